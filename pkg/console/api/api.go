@@ -1,0 +1,139 @@
+// Package api promises the shapes that a node and its clients exchange, as
+// JSON and as frames, and nothing about how they travel.
+//
+// Fields are added over time and never change their meaning: a reader ignores
+// those that it does not know.
+package api
+
+import "time"
+
+// Version is the first path element of every request: "/v1/…".
+const Version = "v1"
+
+// Problem is how a node refuses: a code for programs, a sentence and a next
+// step for people. It never holds wrapped internal text.
+type Problem struct {
+	Code     string `json:"code"`
+	Sentence string `json:"sentence"`
+	Hint     string `json:"hint,omitempty"`
+	// Exit is the exit code that the command line answers with: 1 negative,
+	// 2 wrong usage, 3 could not find out, 125 the node could not run it.
+	Exit int `json:"exit"`
+}
+
+func (p *Problem) Error() string { return p.Sentence }
+
+// Status answers GET /v1/status.
+type Status struct {
+	Node     Node      `json:"node"`
+	Verdict  Verdict   `json:"verdict"`
+	Sessions []Session `json:"sessions"` // live ones, oldest first; never null
+	Repaired []string  `json:"repaired"` // what this start undid of a dead one; never null
+}
+
+// Node says which process answers.
+type Node struct {
+	Running bool      `json:"running"`
+	PID     int       `json:"pid,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Version string    `json:"version,omitempty"`
+	Socket  string    `json:"socket"`
+	Linger  bool      `json:"linger,omitempty"` // ends by itself after its last session
+}
+
+// Verdict is the answer to "can this machine sandbox agents?".
+type Verdict struct {
+	// Able is true only where the configured engine passed its checks.
+	Able     bool   `json:"able"`
+	Sentence string `json:"sentence"`
+	Reason   string `json:"reason,omitempty"`
+	Engine   string `json:"engine"`          // configured: auto, native, docker, off
+	Chosen   string `json:"chosen,omitempty"` // what auto takes
+	Note     string `json:"note,omitempty"`   // for example "not offered: set node.roles.sandbox"
+	// Pending is true while the checks of this start still run.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// Session is one session, live or past.
+type Session struct {
+	ID         string    `json:"id"`
+	State      string    `json:"state"`
+	Reason     string    `json:"reason,omitempty"` // of failed and lost
+	User       string    `json:"user"`
+	UID        int       `json:"uid"`
+	Repository string    `json:"repository"`
+	Tool       string    `json:"tool,omitempty"`
+	Command    []string  `json:"command"`
+	Engine     string    `json:"engine"`
+	Sandboxed  bool      `json:"sandboxed"`
+	Since      time.Time `json:"since"`
+	Ended      time.Time `json:"ended,omitzero"`
+	ExitCode   *int      `json:"exitCode,omitempty"`
+	Stages     []Stage   `json:"stages"`             // of the start; never null
+	Enforced   []Fact    `json:"enforced,omitempty"` // what was really enforced
+	Notices    []string  `json:"notices,omitempty"`  // warnings shown wherever it is listed
+	Allowed    int       `json:"allowed"`
+	Denied     int       `json:"denied"`
+	Verdicts   []Outcome `json:"verdicts,omitempty"` // session show only, newest last
+}
+
+// Stage is one step of a start and how long it took.
+type Stage struct {
+	Name         string  `json:"name"`
+	Milliseconds float64 `json:"ms"`
+}
+
+// Fact is one line of what was really enforced: "enforced", "weaker" or "absent".
+type Fact struct {
+	Name     string `json:"name"`
+	Strength string `json:"strength"`
+	Detail   string `json:"detail,omitempty"`
+}
+
+// Outcome is one recorded verdict on one request of a session.
+type Outcome struct {
+	ID      string    `json:"id"` // what a denied agent is shown
+	Time    time.Time `json:"time"`
+	Allowed bool      `json:"allowed"`
+	Host    string    `json:"host"`
+	Port    int       `json:"port"`
+	Method  string    `json:"method,omitempty"`
+	Path    string    `json:"path,omitempty"`
+	Rule    string    `json:"rule,omitempty"`
+	Layer   string    `json:"layer,omitempty"`
+	Reason  string    `json:"reason"`
+}
+
+// RunRequest asks for one session; it is the first frame of POST /v1/run.
+// The node has neither the caller's terminal, environment nor directory, so
+// all of them come along.
+type RunRequest struct {
+	Directory  string   `json:"directory"`  // absolute: the caller's working directory
+	Repository string   `json:"repository"` // absolute; "" means the one around Directory
+	Tool       string   `json:"tool,omitempty"`
+	Command    []string `json:"command"`
+	Engine     string   `json:"engine,omitempty"` // "" means as configured
+	Env        []string `json:"env"`              // the allow-listed environment and --env, KEY=VALUE
+	Terminal   *Size    `json:"terminal,omitempty"`
+	// Policy is the text of --policy, with its name for messages.
+	PolicyName string `json:"policyName,omitempty"`
+	Policy     string `json:"policy,omitempty"`
+}
+
+// Size is a terminal's, in characters.
+type Size struct {
+	Columns uint16 `json:"columns"`
+	Rows    uint16 `json:"rows"`
+}
+
+// Started is the node's first answer to a RunRequest that it took.
+type Started struct {
+	Session Session `json:"session"`
+}
+
+// Ended is the last frame of a session.
+type Ended struct {
+	Code    int      `json:"code"`
+	Problem *Problem `json:"problem,omitempty"` // where the node, not the command, ended it
+	Notices []string `json:"notices,omitempty"` // closing lines
+}

@@ -1,0 +1,38 @@
+package policy
+
+import "net/netip"
+
+// A Request is what somebody inside wants to reach. The zero value is denied.
+type Request struct {
+	// Host is a name in normal form (see [NormalHost]) or a literal address.
+	Host string
+	Port uint16
+	// TLS reports whether the bytes are, or are to be, TLS towards Host. A
+	// rule with methods or paths then needs the proxy to end it.
+	TLS bool
+	// Method and Path are of the HTTP request, Path in the one normal form
+	// that is also sent on (see [NormalPath]), without query. Both are empty
+	// where only host and port are known: at CONNECT.
+	Method, Path string
+}
+
+// A Decision answers a Request. The zero value is a denial.
+type Decision struct {
+	Allowed bool
+	// Inspect says that the proxy must end TLS and ask again with method and
+	// path: some layer's matching rule limits them.
+	Inspect bool
+	// Raw says that the rule has "protocol": "tcp": any bytes may pass. Where
+	// it is false a tunnel must open with a ClientHello for Host (D11c).
+	Raw bool
+	// Addresses are ranges that the rules open beyond public addresses. The
+	// node's own setting must open them too.
+	Addresses []netip.Prefix
+	// Rule is the name of the rule that decided ("read github", "preset npm",
+	// "rule 3", "deny 1"), empty where none matched.
+	Rule string
+	// Layer is the layer that refused, or the one whose rule allowed.
+	Layer string
+	// Reason is one sentence for people, lower case, without a full stop.
+	Reason string
+}

@@ -1,0 +1,280 @@
+// Package sandbox promises one contract for running a command confined,
+// whatever engine does it.
+//
+// A [Spec] says, in values only, what a sandbox is to be. An [Engine] makes it
+// in two steps: Prepare builds everything and runs nothing, so that the way
+// out can be served before the first instruction; [Sandbox.Exec] then starts
+// commands in it, the session's own and any later one, by the same path.
+//
+//	box, err := engine.Prepare(ctx, spec)   // nothing runs yet
+//	defer box.Remove(ctx)
+//	go proxy.Serve(ctx, box.Listener())     // the only way out answers
+//	enforced, err := box.Check(ctx)         // attacks itself from inside
+//	proc, err := box.Exec(ctx, command, stdio)
+//	exit, err := proc.Wait(ctx)
+//
+// What a sandbox may reach is not decided here: an engine obeys a Spec, it
+// does not read policy. The suite that every engine passes is package
+// sandboxtest.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// An Engine makes sandboxes of one kind.
+type Engine interface {
+	// Name is the engine's name in settings and listings: "native", "docker"
+	// or "process".
+	Name() string
+
+	// Prepare makes the sandbox of spec with nothing running in it. The spec
+	// is validated first; an invalid one makes nothing. On error everything
+	// made so far is undone. Every name that Prepare leaves outside the
+	// sandbox (placeholders, control groups) is in Undo(spec) beforehand.
+	Prepare(ctx context.Context, spec Spec) (Sandbox, error)
+
+	// Undo lists, from the spec alone, every act that undoes what Prepare may
+	// leave on the host, in the order in which they are to be carried out.
+	// The caller writes it down before Prepare; after a crash it is all that
+	// is known.
+	Undo(spec Spec) []Undo
+
+	// Sweep carries out one act of an earlier Undo. What is already gone
+	// counts as done. It reports in words what it found and removed, or "".
+	Sweep(ctx context.Context, u Undo) (did string, err error)
+}
+
+// A Sandbox is one prepared place. Its methods may be called concurrently.
+type Sandbox interface {
+	// Listener accepts the connections that programs inside make to
+	// Spec.Proxy. It was made inside and belongs to the caller, who closes it.
+	Listener() net.Listener
+
+	// Check attacks the sandbox from inside, sealed exactly as a command will
+	// be, and reports what was found. An error means that the sandbox does
+	// not hold and must not be used. The listener must be served meanwhile:
+	// the check asks the proxy for an answer.
+	Check(ctx context.Context) (Enforced, error)
+
+	// Exec starts a command inside. It returns once the command's program has
+	// been loaded, or with an [ExecError].
+	Exec(ctx context.Context, cmd Command, stdio Stdio) (Process, error)
+
+	// Remove ends every process inside, waits until all are gone, and undoes
+	// what Prepare left outside. It may be called more than once, and on a
+	// sandbox that has already ended.
+	Remove(ctx context.Context) error
+
+	// Done is closed when the sandbox has ended, asked or not.
+	Done() <-chan struct{}
+}
+
+// A Process is one command inside a sandbox.
+type Process interface {
+	// Wait returns when the command itself has ended, however many of its
+	// children live on.
+	Wait(ctx context.Context) (Exit, error)
+	// Signal sends to the command's process group.
+	Signal(sig os.Signal) error
+	// Resize tells the command's terminal its new size. Without a terminal it
+	// does nothing.
+	Resize(Size) error
+	// Terminal is the master side of the command's terminal, nil without
+	// one. The caller closes it.
+	Terminal() *os.File
+}
+
+// Spec is what a sandbox is to be: values only, complete, and the same for
+// every engine. The zero value is invalid.
+type Spec struct {
+	// ID names the sandbox: 1 to 32 characters of a-z, 0-9 and '-'.
+	ID string
+	// Identity owns every process inside, and so every file they make.
+	Identity Identity
+	// Hostname inside. Empty means "sandbox".
+	Hostname string
+	// Mounts, in the order in which they are made: a later one covers an
+	// earlier one. What is not named here does not exist inside.
+	Mounts []Mount
+	// Protect lists what is read-only in a writable mount, ancestors before
+	// descendants. See [GitGuards] for the table.
+	Protect []Protection
+	// Proxy is where programs inside find the way out: a loopback address and
+	// port, for example 127.0.0.1:3128.
+	Proxy string
+	// Env is the whole environment inside, as KEY=VALUE.
+	Env []string
+	// Limits; zero fields are unlimited.
+	Limits Limits
+	// Checks are looked at from inside before anything runs, beside those
+	// that every engine makes of itself.
+	Checks []Check
+	// WorkDir is an existing empty directory of the node, not writable by
+	// others, over which an engine may mount. One serves all sandboxes.
+	WorkDir string
+}
+
+// Identity is who a sandbox runs as: the same numbers inside and outside.
+type Identity struct {
+	UID, GID int
+	Groups   []int // supplementary; only a node that is root can choose them
+}
+
+// Access says what a mount allows.
+type Access uint8
+
+const (
+	ReadOnly  Access = iota // the zero value
+	ReadWrite               // read, write, rename and link within the mount
+)
+
+// MountKind says what stands behind a mount.
+type MountKind uint8
+
+const (
+	Bind    MountKind = iota // Source of the host, with all that is mounted below it
+	Scratch                  // an empty directory of memory, gone with the sandbox
+	Text                     // a read-only file with Content
+	Link                     // a symbolic link to Source, made in a Scratch or the root
+)
+
+// A Mount puts one thing at Target inside. Targets are absolute and clean.
+type Mount struct {
+	Kind    MountKind
+	Source  string // Bind: absolute path of the host. Link: what it points to
+	Target  string
+	Access  Access
+	Content []byte      // Text only
+	Mode    os.FileMode // Scratch and Text; zero means 0755 and 0444
+	Size    int64       // Scratch: bytes at most; zero means the engine's default
+	// Optional mounts are left out where Source is missing; any other one that
+	// cannot be made fails Prepare.
+	Optional bool
+	// NoExec, for Scratch and Bind: no program may be started from it.
+	NoExec bool
+}
+
+// Guard says how a protected path is held.
+type Guard uint8
+
+const (
+	// Pin binds a directory on itself, writable, so that it cannot be renamed.
+	Pin Guard = iota
+	// Freeze makes a file or directory read-only.
+	Freeze
+	// Thaw makes a directory below a frozen one writable again.
+	Thaw
+	// HoldDir holds a missing path by an empty read-only directory, which is
+	// made on the host before and removed with rmdir after.
+	HoldDir
+	// HoldFile holds a missing path by a file with Content, made before and
+	// removed after if unchanged.
+	HoldFile
+)
+
+// A Protection keeps one path of a writable mount from being changed inside.
+type Protection struct {
+	Path    string // absolute; no component may be a symbolic link
+	Guard   Guard
+	Content string // HoldFile only
+	Reason  string // for people: what the host would do with it
+}
+
+// Limits bound a sandbox. What an engine cannot enforce it says in Enforced.
+type Limits struct {
+	CPUs      float64       // processors' worth of time
+	Memory    int64         // bytes
+	Processes int           // processes and threads
+	Files     int           // open descriptors per process
+	Disk      int64         // bytes of all Scratch mounts together
+	Wall      time.Duration // carried out by the node, not the engine
+}
+
+// CheckKind says what a Check expects.
+type CheckKind uint8
+
+const (
+	MustNotOpen  CheckKind = iota // opening Path for reading fails
+	MustNotWrite                  // creating or changing Path fails
+	MustBeSame                    // Path is the directory with Device and Inode
+	MustWrite                     // Path is a directory in which files can be made and renamed
+)
+
+// A Check is one expectation about the inside.
+type Check struct {
+	Kind          CheckKind
+	Path          string
+	Device, Inode uint64 // MustBeSame
+}
+
+// Command is one program to run inside.
+type Command struct {
+	Argv []string // Argv[0] is looked up in PATH of the environment inside
+	Dir  string   // working directory inside
+	Env  []string // added to Spec.Env, later ones win
+	TTY  *Size    // a terminal of this size, or none
+}
+
+// Size is a terminal's.
+type Size struct{ Columns, Rows uint16 }
+
+// Stdio are the command's standard streams when it has no terminal. Nil means
+// nothing: end of file, or thrown away. An *os.File is handed over as it is.
+type Stdio struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code   int // 0 to 255; 128 plus the number for a signal
+	Signal int // zero where the command was not killed by one
+	OOM    bool
+}
+
+// Strength is how well a protection holds.
+type Strength string
+
+const (
+	Held   Strength = "enforced"
+	Weaker Strength = "weaker"
+	Absent Strength = "absent"
+)
+
+// A Fact is one line of what was really enforced.
+type Fact struct {
+	Name     string   // "filesystem", "network", "system calls", "memory limit", …
+	Strength Strength // never better than what was seen
+	Detail   string   // for people: by what, or why not
+}
+
+// Enforced is what was really enforced, as seen from inside.
+type Enforced []Fact
+
+// Undo is one act that removes what a sandbox may leave, as data that outlives
+// the process. Kind belongs to the engine; the rest says on what.
+type Undo struct {
+	Kind    string `json:"kind"`
+	Path    string `json:"path,omitempty"`
+	Content string `json:"content,omitempty"`
+	ID      string `json:"id,omitempty"`
+}
+
+// ErrGone is returned by calls on a sandbox that has ended.
+var ErrGone = errors.New("sandbox has ended")
+
+// An ExecError says that a command could not be started, as a shell would.
+type ExecError struct {
+	Program string
+	Code    int // 126 found but not executable, 127 not found
+	Err     error
+}
+
+func (e *ExecError) Error() string { return e.Program + ": " + e.Err.Error() }
+func (e *ExecError) Unwrap() error { return e.Err }
