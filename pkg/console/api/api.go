@@ -47,7 +47,7 @@ type Verdict struct {
 	Able     bool   `json:"able"`
 	Sentence string `json:"sentence"`
 	Reason   string `json:"reason,omitempty"`
-	Engine   string `json:"engine"`          // configured: auto, native, docker, off
+	Engine   string `json:"engine"`           // configured: auto, native, docker, off
 	Chosen   string `json:"chosen,omitempty"` // what auto takes
 	Note     string `json:"note,omitempty"`   // for example "not offered: set node.roles.sandbox"
 	// Pending is true while the checks of this start still run.

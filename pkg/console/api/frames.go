@@ -16,9 +16,14 @@ import (
 //	  | <------- FrameNotice (0..n) - |
 //	  | <--------------- FrameStarted |   or FrameEnded with a Problem
 //	  | -- FrameStdin (0..n) -------> |   empty payload: end of file
+//	  | <------ FrameCredit (0..n) -- |   so many bytes of stdin were used up
 //	  | -- FrameResize, FrameSignal > |
 //	  | <------ FrameStdout, -Stderr  |
 //	  | <------------------ FrameEnded|
+//
+// A client has at most StdinWindow bytes of stdin under way that the node has
+// not given credit for: so the node always reads on, and signals, sizes and
+// the client's going are never stuck behind input that nobody takes.
 //
 // A client that closes the connection earlier has gone: the command gets
 // SIGHUP and the session ends with it.
@@ -36,11 +41,15 @@ const (
 	FrameStderr  FrameKind = '2' // bytes
 	FrameResize  FrameKind = 'w' // JSON Size
 	FrameSignal  FrameKind = 'k' // the number, one byte
+	FrameCredit  FrameKind = 'c' // bytes, four, big endian
 	FrameEnded   FrameKind = 'e' // JSON Ended
 )
 
 // MaxFrame is the largest payload either side accepts, in bytes.
 const MaxFrame = 4 << 20
+
+// StdinWindow is how much stdin a client may have under way, in bytes.
+const StdinWindow = 256 << 10
 
 // ErrFrameTooLarge refuses a frame beyond MaxFrame.
 var ErrFrameTooLarge = errors.New("frame is larger than 4 MiB")

@@ -1,0 +1,176 @@
+// Package console promises the HTTP face of a node: it knows who is calling,
+// refuses what did not come from a client of ours, and carries requests to a
+// [Node] and answers back. It decides nothing about sessions.
+//
+// On the node's socket the caller is the peer of the connection, told by the
+// kernel. Every answer is JSON; a refusal is an [api.Problem].
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+// Caller is who asks, as the kernel told it.
+type Caller struct {
+	UID, GID, PID int
+}
+
+// Node is what the console needs of the node behind it. Errors that wrap an
+// *api.Problem reach the caller as that; any other one is logged and answered
+// as an internal error without its text.
+type Node interface {
+	Status(ctx context.Context, c Caller) (api.Status, error)
+	// Sessions lists live ones, oldest first, or with past the ended ones,
+	// newest first.
+	Sessions(ctx context.Context, c Caller, past bool) ([]api.Session, error)
+	// Session shows one session with its verdicts.
+	Session(ctx context.Context, c Caller, id string) (api.Session, error)
+	// Stop asks a session to end and returns at once.
+	Stop(ctx context.Context, c Caller, id string) error
+	// Run carries one session from asked for to gone. The context ends when
+	// the client has gone.
+	Run(ctx context.Context, c Caller, req api.RunRequest, s Stream) api.Ended
+	// Shutdown asks the node to end, its sessions first.
+	Shutdown(ctx context.Context, c Caller) error
+}
+
+// Options of a Handler.
+type Options struct {
+	Node   Node         // required
+	Logger *slog.Logger // nil discards
+}
+
+// Handler answers the API. It must be served with [ConnContext].
+func Handler(o Options) http.Handler {
+	h := handler{node: o.Node, log: o.Logger}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/status", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return h.node.Status(r.Context(), c)
+	}))
+	mux.Handle("GET /v1/sessions", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return h.node.Sessions(r.Context(), c, r.URL.Query().Has("past"))
+	}))
+	mux.Handle("GET /v1/sessions/{id}", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return h.node.Session(r.Context(), c, r.PathValue("id"))
+	}))
+	mux.Handle("POST /v1/sessions/{id}/stop", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return struct{}{}, h.node.Stop(r.Context(), c, r.PathValue("id"))
+	}))
+	mux.Handle("POST /v1/shutdown", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return struct{}{}, h.node.Shutdown(r.Context(), c)
+	}))
+	mux.HandleFunc("POST /v1/run", h.run)
+	mux.Handle("/", h.answer(func(*http.Request, Caller) (any, error) {
+		return nil, &api.Problem{Code: "unknown-request", Sentence: "this node does not know that request", Exit: 2,
+			Hint: "client and node may be of different versions: compare `mojoup-node version` with `mojoup-node status`"}
+	}))
+	return h.guard(mux)
+}
+
+type handler struct {
+	node Node
+	log  *slog.Logger
+}
+
+type callerKey struct{}
+
+// ConnContext is for http.Server: it notes who is at the other end of a
+// connection. A connection whose peer the kernel does not name has no caller,
+// and each of its requests is refused.
+func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	if c, ok := peer(conn); ok {
+		return context.WithValue(ctx, callerKey{}, c)
+	}
+	return ctx
+}
+
+// guard refuses what a browser could have been made to send: our own clients
+// send neither Origin nor Referer, and one Host only.
+func (h handler) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		if r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" || r.Host != Host {
+			h.refuse(w, &api.Problem{Code: "not-a-client", Sentence: "this socket answers mojoup-node clients only", Exit: 2})
+			return
+		}
+		if _, ok := r.Context().Value(callerKey{}).(Caller); !ok {
+			h.refuse(w, &api.Problem{Code: "caller-unknown", Sentence: "the node cannot tell who is calling", Exit: 3})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Host is the Host header that clients send on the socket.
+const Host = "mojoup-node"
+
+func (h handler) answer(f func(*http.Request, Caller) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, err := f(r, r.Context().Value(callerKey{}).(Caller))
+		if err != nil {
+			h.refuse(w, err)
+			return
+		}
+		body, err := json.Marshal(v)
+		if err != nil {
+			h.refuse(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(body, '\n'))
+	})
+}
+
+func (h handler) refuse(w http.ResponseWriter, err error) {
+	p := h.problem(err)
+	body, _ := json.Marshal(p) // three strings and a number: cannot fail
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status(p))
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// problem keeps foreign text away from the caller: it goes to the log.
+func (h handler) problem(err error) *api.Problem {
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		return p
+	}
+	h.log.Error("request failed", "err", err)
+	return &api.Problem{Code: "internal", Sentence: "the node met an error of its own", Exit: 3,
+		Hint: "the node's log has the details"}
+}
+
+func status(p *api.Problem) int {
+	switch {
+	case p.Code == "not-a-client" || p.Code == "not-allowed":
+		return http.StatusForbidden
+	case p.Code == "unknown-request" || p.Code == "unknown-session":
+		return http.StatusNotFound
+	case p.Exit == 2:
+		return http.StatusBadRequest
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// Server is an http.Server fit for the node's socket: heads are bounded in
+// time and size, bodies and streams are not.
+func Server(o Options) *http.Server {
+	return &http.Server{
+		Handler:           Handler(o),
+		ConnContext:       ConnContext,
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
+}

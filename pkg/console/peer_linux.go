@@ -1,0 +1,41 @@
+package console
+
+import (
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// peer asks the kernel who connected. A peer in another user namespace is
+// refused: its uid was translated on the way and may be anybody's there, as
+// when the socket is mounted into a container.
+func peer(conn net.Conn) (Caller, bool) {
+	uc, ok := conn.(*net.UnixConn)
+	if !ok {
+		return Caller{}, false
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return Caller{}, false
+	}
+	var cred *unix.Ucred
+	var cerr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || cerr != nil {
+		return Caller{}, false
+	}
+	ours, err := os.Readlink("/proc/self/ns/user")
+	if err != nil {
+		return Caller{}, false
+	}
+	// A peer that may not be looked at (another uid's) cannot be compared;
+	// whether its uid may call is then the node's to refuse.
+	theirs, err := os.Readlink("/proc/" + strconv.Itoa(int(cred.Pid)) + "/ns/user")
+	if err == nil && theirs != ours {
+		return Caller{}, false
+	}
+	return Caller{UID: int(cred.Uid), GID: int(cred.Gid), PID: int(cred.Pid)}, true
+}

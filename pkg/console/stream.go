@@ -1,0 +1,193 @@
+package console
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+// Stream is the client's end of one session: its terminal, or its three
+// streams, and what it asks meanwhile.
+type Stream interface {
+	// Started tells that the session has a name and runs.
+	Started(api.Started) error
+	// Notice shows one line to the person.
+	Notice(string)
+	// Stdin yields what the client types; io.EOF at its end of file. Closing
+	// it ends a read that waits.
+	Stdin() io.ReadCloser
+	Stdout() io.Writer
+	Stderr() io.Writer
+	// Resizes and Signals are what the client's terminal and its person ask.
+	Resizes() <-chan api.Size
+	Signals() <-chan int
+}
+
+// run upgrades the connection to frames, hands the request to the node and
+// writes its end. The session's context is that of the connection.
+func (h handler) run(w http.ResponseWriter, r *http.Request) {
+	caller := r.Context().Value(callerKey{}).(Caller)
+	if r.Header.Get("Upgrade") != api.Protocol {
+		h.refuse(w, &api.Problem{Code: "protocol", Sentence: "this node speaks " + api.Protocol + " here", Exit: 2,
+			Hint: "client and node may be of different versions"})
+		return
+	}
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+api.Protocol+"\r\n\r\n"); err != nil {
+		return
+	}
+	s := newStream(conn, rw.Reader)
+	req, err := s.request()
+	if err != nil {
+		s.end(api.Ended{Code: 2, Problem: &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}})
+		return
+	}
+	// The request's own context ends with the handler; the session's must end
+	// when the client goes, which only reading finds out.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer cancel()
+		s.read()
+	})
+	s.end(h.node.Run(ctx, caller, req, s))
+	cancel()
+	_ = conn.Close()
+	reader.Wait()
+}
+
+type stream struct {
+	conn    net.Conn
+	in      *bufio.Reader
+	stdin   *inbox
+	resizes chan api.Size
+	signals chan int
+
+	mu sync.Mutex // guards writes to conn: frames are whole
+}
+
+func newStream(conn net.Conn, in *bufio.Reader) *stream {
+	s := &stream{conn: conn, in: in, resizes: make(chan api.Size, 1), signals: make(chan int, 16)}
+	s.stdin = newInbox(s.credit)
+	return s
+}
+
+func (s *stream) request() (api.RunRequest, error) {
+	var req api.RunRequest
+	var buf []byte
+	kind, payload, err := api.ReadFrame(s.in, &buf)
+	if err != nil {
+		return req, err
+	}
+	if kind != api.FrameRun {
+		return req, errors.New("first frame is not a request")
+	}
+	return req, json.Unmarshal(payload, &req)
+}
+
+// read carries the client's frames until it closes or breaks the protocol.
+func (s *stream) read() {
+	defer s.stdin.finish()
+	var buf []byte
+	for {
+		kind, payload, err := api.ReadFrame(s.in, &buf)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case api.FrameStdin:
+			if !s.stdin.put(payload) {
+				return // more than its window: not a client of ours
+			}
+		case api.FrameResize:
+			var size api.Size
+			if json.Unmarshal(payload, &size) == nil {
+				s.resize(size)
+			}
+		case api.FrameSignal:
+			if len(payload) == 1 {
+				select {
+				case s.signals <- int(payload[0]):
+				default: // sixteen unanswered signals: the session is ending anyway
+				}
+			}
+		default:
+			return
+		}
+	}
+}
+
+// credit tells the client that n more bytes of stdin may come.
+func (s *stream) credit(n int) {
+	_ = s.write(api.FrameCredit, binary.BigEndian.AppendUint32(nil, uint32(n)))
+}
+
+// resize keeps only the newest size.
+func (s *stream) resize(size api.Size) {
+	for {
+		select {
+		case s.resizes <- size:
+			return
+		default:
+		}
+		select {
+		case <-s.resizes:
+		default:
+		}
+	}
+}
+
+func (s *stream) Started(v api.Started) error { return s.writeJSON(api.FrameStarted, v) }
+func (s *stream) Notice(line string)          { _ = s.write(api.FrameNotice, []byte(line)) }
+func (s *stream) Stdin() io.ReadCloser        { return s.stdin }
+func (s *stream) Stdout() io.Writer           { return frameWriter{s, api.FrameStdout} }
+func (s *stream) Stderr() io.Writer           { return frameWriter{s, api.FrameStderr} }
+func (s *stream) Resizes() <-chan api.Size    { return s.resizes }
+func (s *stream) Signals() <-chan int         { return s.signals }
+
+func (s *stream) end(e api.Ended) {
+	_ = s.writeJSON(api.FrameEnded, e)
+}
+
+func (s *stream) writeJSON(kind api.FrameKind, v any) error {
+	payload, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.write(kind, payload)
+}
+
+func (s *stream) write(kind api.FrameKind, payload []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return api.WriteFrame(s.conn, kind, payload)
+}
+
+type frameWriter struct {
+	s    *stream
+	kind api.FrameKind
+}
+
+func (w frameWriter) Write(p []byte) (int, error) {
+	for n := 0; n < len(p); {
+		end := min(n+api.MaxFrame, len(p))
+		if err := w.s.write(w.kind, p[n:end]); err != nil {
+			return n, err
+		}
+		n = end
+	}
+	return len(p), nil
+}
