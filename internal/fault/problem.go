@@ -1,0 +1,34 @@
+package fault
+
+import "github.com/mojoup/mojoup-node/pkg/console/api"
+
+// Problem is what a client of the API is told of f: the sentence and the next
+// step that were written for people. An error that nobody wrote a sentence for
+// may hold anything and stays in the log of the node.
+func (f *Fault) Problem() *api.Problem {
+	p := &api.Problem{Code: f.Code, Sentence: f.Sentence, Hint: f.Hint, Exit: f.Exit}
+	if f.Code == CodeInternal && f.Hint == "" {
+		p.Sentence = "the node met an error of its own"
+		p.Hint = "the reason is in the log of the node"
+	}
+	return p
+}
+
+// FromProblem is the fault that a node told a client. What a node leaves out
+// is taken for the worst: a problem never exits with 0.
+func FromProblem(p *api.Problem) *Fault {
+	if p == nil {
+		return nil
+	}
+	f := &Fault{Code: p.Code, Sentence: oneLine(p.Sentence), Hint: oneLine(p.Hint), Exit: p.Exit, Err: p}
+	if f.Code == "" {
+		f.Code = CodeInternal
+	}
+	if f.Sentence == "" {
+		f.Sentence = "the node refused without a reason"
+	}
+	if f.Exit <= 0 || f.Exit > 255 {
+		f.Exit = ExitUnknown
+	}
+	return f
+}
