@@ -1,0 +1,136 @@
+package capability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// The probes that run in a child, and what their refusals mean.
+
+func checkHelper(h *Host, f facts) Check {
+	if h.Helper == nil {
+		return unprobed("the helper of the native engine")
+	}
+	if f.helper != nil {
+		return Check{State: Fail, Found: plain(f.helper.Error()), Needed: "the helper inside this program",
+			Reason: "this build has no helper for the native engine",
+			Mend:   "install a released build, or build with make on the machine's own architecture"}
+	}
+	return Check{State: OK, Found: "inside this program"}
+}
+
+// withoutHelper is the answer of probes that run in the helper.
+func withoutHelper() Check {
+	return Check{State: Skipped, Found: "not tried: this build has no helper to try it in"}
+}
+
+const listenerReason = "this kernel has no seccomp user notification"
+
+func checkListener(ctx context.Context, h *Host, f facts) Check {
+	if h.Listener == nil {
+		return unprobed("seccomp user notification")
+	}
+	if f.helper != nil {
+		return withoutHelper()
+	}
+	err := h.Listener(ctx)
+	var no *Refusal
+	switch {
+	case err == nil:
+		return Check{State: OK, Found: "a listener was installed"}
+	case !errors.As(err, &no):
+		return unproven("seccomp user notification", err)
+	}
+	return refusedListener(no, f)
+}
+
+func refusedListener(no *Refusal, f facts) Check {
+	c := Check{State: Fail, Found: found(no)}
+	switch no.Errno {
+	case syscall.EBUSY:
+		return heldListener(f)
+	case syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP:
+		c.Reason, c.Mend = listenerReason, "use a kernel 5.0 or later with CONFIG_SECCOMP_FILTER"
+	case syscall.EPERM, syscall.EACCES:
+		c.Reason = "seccomp filters are refused here: " + above(f)
+		c.Mend = containerMend(f)
+	default:
+		c.Reason = "a seccomp listener could not be installed: " + words(no)
+	}
+	return c
+}
+
+// heldListener tells who holds the one listener that Linux allows per process
+// and its descendants. WSL is named only where this is WSL.
+func heldListener(f facts) Check {
+	c := Check{State: Fail, Found: "the one listener that Linux allows is already held",
+		Reason: "another program that this node runs under already holds the one seccomp listener that Linux allows"}
+	switch {
+	case f.wsl == wsl2:
+		c.Found = "held by WSL's mirrored networking mode"
+		if f.mirrored {
+			c.Found += " (a filter sits on process 1)"
+		}
+		c.Reason = "WSL's mirrored networking mode already holds the one seccomp listener that Linux allows; NAT mode works"
+		c.Mend = "in .wslconfig, section [wsl2], set networkingMode=nat, then run: wsl --shutdown"
+	case f.container != "":
+		c.Reason += " (this node runs in a container: " + f.container + ")"
+		c.Mend = "run the node on the host itself"
+	default:
+		c.Mend = "start the node outside of the sandbox, container or debugger that it runs in now"
+	}
+	return c
+}
+
+func checkNamespaces(ctx context.Context, h *Host, f facts) Check {
+	if h.Namespaces == nil {
+		return unprobed("user namespaces")
+	}
+	if f.helper != nil {
+		return withoutHelper()
+	}
+	err := h.Namespaces(ctx)
+	var no *Refusal
+	switch {
+	case err == nil:
+		return Check{State: OK, Found: "made to the end: identity, /proc and loopback"}
+	case !errors.As(err, &no):
+		return unproven("user namespaces", err)
+	}
+	return refusedNamespaces(h, no, f)
+}
+
+// unproven is a probe that came back without the kernel's answer.
+func unproven(what string, err error) Check {
+	text := plain(err.Error())
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		text = "the probe did not end in time"
+	}
+	return Check{State: Unknown, Found: text,
+		Reason: fmt.Sprintf("whether this machine has %s could not be found out: %s", what, text)}
+}
+
+// found says in words what the kernel refused.
+func found(no *Refusal) string {
+	if no.Stage == "" {
+		return "refused: " + words(no)
+	}
+	return fmt.Sprintf("refused at the step %q: %s", no.step(), words(no))
+}
+
+// above names what this node runs under.
+func above(f facts) string {
+	if f.container != "" {
+		return "this node itself runs in a container (" + f.container + ")"
+	}
+	return "a seccomp filter of the service or container that this node runs in forbids them"
+}
+
+func containerMend(f facts) string {
+	if f.container == "" && f.filtered {
+		return "in the service unit that starts the node, leave out RestrictNamespaces= and SystemCallFilter="
+	}
+	return "run the node on the host itself, or its container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+}

@@ -1,0 +1,106 @@
+package capability
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// What informs, and decides nothing.
+
+func checkTUN(h *Host, _ facts) Check {
+	if h.OpenTUN == nil {
+		return unprobed("tunnel devices")
+	}
+	const reason = "no tunnel device: programs that ignore proxy variables may find no way out"
+	err := h.OpenTUN()
+	switch {
+	case err == nil:
+		return Check{State: OK, Found: "/dev/net/tun opens"}
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
+		return Check{State: Warn, Found: "no /dev/net/tun", Reason: reason, Mend: "sudo modprobe tun"}
+	case errors.Is(err, fs.ErrPermission):
+		return Check{State: Warn, Found: "/dev/net/tun: not as this user", Reason: reason, Mend: "sudo chmod 0666 /dev/net/tun"}
+	}
+	return Check{State: Warn, Found: "/dev/net/tun: " + words(err), Reason: reason}
+}
+
+// mighty are groups whose members reach, by a file or socket, what belongs to
+// others. "disk" reads every file system, "docker" is root by another name.
+var mighty = []string{
+	"adm", "disk", "docker", "incus", "incus-admin", "input", "kvm", "libvirt", "lxd",
+	"podman", "render", "root", "shadow", "systemd-journal", "video", "wireshark",
+}
+
+// checkGroups names groups that follow into a session. Only root can drop
+// supplementary groups; a user namespace of one's own cannot (setgroups must be
+// denied in it), so they stay effective even though they show as unknown.
+func checkGroups(h *Host, _ facts) Check {
+	if h.Groups == nil {
+		return unprobed("supplementary groups")
+	}
+	groups, err := h.Groups()
+	switch {
+	case err != nil:
+		return Check{State: Warn, Found: "unknown: " + words(err), Reason: "the groups of this node could not be read"}
+	case h.UID == 0:
+		return Check{State: OK, Found: "chosen per session, because this node is root"}
+	}
+	var risky []string
+	for _, g := range groups {
+		if slices.Contains(mighty, g) {
+			risky = append(risky, plain(g))
+		}
+	}
+	if len(risky) == 0 {
+		return Check{State: OK, Found: "none that reaches what belongs to others"}
+	}
+	names := strings.Join(risky, ", ")
+	return Check{State: Warn, Found: names + ": cannot be dropped without root, and stay effective in sessions",
+		Reason: "sessions keep the groups " + names + " of this user",
+		Mend:   fmt.Sprintf("run the node as a user outside of %s", names)}
+}
+
+func checkTIOCSTI(h *Host, _ facts) Check {
+	switch h.text("/proc/sys/dev/tty/legacy_tiocsti") {
+	case "0":
+		return Check{State: OK, Found: "off in this kernel"}
+	case "1":
+		return Check{State: OK, Found: "on in this kernel; refused inside a session, which has a terminal of its own"}
+	}
+	return Check{State: OK, Found: "no switch in this kernel; refused inside a session"}
+}
+
+func checkCore(h *Host, _ facts) Check {
+	handler, piped := strings.CutPrefix(h.text("/proc/sys/kernel/core_pattern"), "|")
+	if !piped {
+		return Check{State: OK, Found: "core dumps go to files"}
+	}
+	return Check{State: OK, Found: "core dumps go to a program of the host (" + plain(handler) + "); sessions dump none"}
+}
+
+func checkVsock(h *Host, _ facts) Check {
+	if h.exists("/dev/vsock") {
+		return Check{State: OK, Found: "present; it ignores network namespaces, so system calls for it are refused inside"}
+	}
+	return Check{State: OK, Found: "no device"}
+}
+
+// checkSession looks for the user's service manager: without lingering it ends,
+// and the node with it, when the person logs out.
+func checkSession(h *Host, _ facts) Check {
+	run := h.env("XDG_RUNTIME_DIR")
+	if run == "" {
+		run = fmt.Sprintf("/run/user/%d", h.UID)
+	}
+	if !h.exists(run + "/systemd/private") {
+		return Check{State: OK, Found: "no service manager for this user"}
+	}
+	if name := h.env("USER"); name != "" && !strings.Contains(name, "/") && h.exists("/var/lib/systemd/linger/"+name) {
+		return Check{State: OK, Found: "the user's service manager runs, and goes on after logout"}
+	}
+	return Check{State: OK, Found: "the user's service manager runs until logout (to go on: loginctl enable-linger)"}
+}
