@@ -103,7 +103,7 @@ type Spec struct {
 	// earlier one. What is not named here does not exist inside.
 	Mounts []Mount
 	// Protect lists what is read-only in a writable mount, ancestors before
-	// descendants. See [GitGuards] for the table.
+	// descendants. See [Guards] for the table.
 	Protect []Protection
 	// Proxy is where programs inside find the way out: a loopback address and
 	// port, for example 127.0.0.1:3128.
@@ -168,7 +168,8 @@ const (
 	Pin Guard = iota
 	// Freeze makes a file or directory read-only.
 	Freeze
-	// Thaw makes a directory below a frozen one writable again.
+	// Thaw makes a directory below a frozen one writable again. A missing one
+	// is made on the host before, and removed after if it is still empty.
 	Thaw
 	// HoldDir holds a missing path by an empty read-only directory, which is
 	// made on the host before and removed with rmdir after.

@@ -1,0 +1,207 @@
+package repo
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// maxIncludes is git's own bound on the depth of included files; maxWalk is
+// how many entries of one protected directory are asked for other hard links.
+const (
+	maxIncludes = 10
+	maxWalk     = 1000
+)
+
+// facts fills in what the table of protected paths has to know.
+func (r *Repository) facts() error {
+	r.Tree.Top, r.Tree.GitDir, r.Tree.CommonDir = r.Top, r.GitDir, r.CommonDir
+	if r.GitDir != "" {
+		files := []string{filepath.Join(r.CommonDir, "config"), filepath.Join(r.GitDir, "config.worktree")}
+		for _, file := range files {
+			if err := r.addTargets(file, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return r.lookAll()
+}
+
+// AddHostConfig adds what the host's own git configuration files make git run
+// or obey below the work tree, such as a relative core.hooksPath. Missing
+// files are nothing; what the person may not read, git may not either.
+func (r *Repository) AddHostConfig(files ...string) error {
+	if r.GitDir == "" {
+		return nil
+	}
+	for _, file := range files {
+		if err := r.addTargets(file, 0); err != nil {
+			return err
+		}
+	}
+	return r.lookAll()
+}
+
+// HostConfigs names the configuration files that a person's git reads beside
+// the repository's, after git-config(1), "FILES".
+func HostConfigs(home, xdgConfigHome string) []string {
+	if xdgConfigHome == "" {
+		xdgConfigHome = filepath.Join(home, ".config")
+	}
+	return []string{"/etc/gitconfig", filepath.Join(xdgConfigHome, "git", "config"), filepath.Join(home, ".gitconfig")}
+}
+
+func (r *Repository) lookAll() error {
+	r.Tree.At = map[string]sandbox.Entry{}
+	for _, path := range sandbox.Watched(r.Tree) {
+		entry, err := r.entry(path)
+		if err != nil {
+			return err
+		}
+		r.Tree.At[path] = entry
+	}
+	return nil
+}
+
+// addTargets notes each path below the work tree that a configuration file
+// makes the host's git run or obey. An include is followed whatever its
+// condition says: it may be true tomorrow.
+func (r *Repository) addTargets(file string, depth int) error {
+	if depth > maxIncludes {
+		return &Error{Path: file, Reason: "is included more than ten levels deep, which git refuses too", Advice: "look for a file that includes itself"}
+	}
+	c, err := readGitConfig(file)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range c {
+		section, _, _ := strings.Cut(s.key, ".")
+		base, isInclude := r.Top, false
+		switch {
+		case s.key == "core.hookspath", s.key == "core.attributesfile", s.key == "core.fsmonitor" && strings.Contains(s.value, "/"):
+		case (section == "include" || section == "includeif") && strings.HasSuffix(s.key, ".path"):
+			base, isInclude = filepath.Dir(file), true
+		default:
+			continue
+		}
+		path, ok := expand(base, s.value)
+		if !ok {
+			continue
+		}
+		r.target(path)
+		if isInclude {
+			if err := r.addTargets(path, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// expand makes a configured path absolute as git does.
+func expand(base, value string) (string, bool) {
+	switch {
+	case value == "":
+		return "", false
+	case strings.HasPrefix(value, "~/"):
+		home, err := os.UserHomeDir()
+		return filepath.Join(home, value[2:]), err == nil
+	case strings.HasPrefix(value, "~"), strings.HasPrefix(value, "%(prefix)"):
+		return "", false // another person's home, or git's own installation
+	}
+	return absolute(base, value), true
+}
+
+// target notes path if it lies below the work tree. Where its directory is
+// missing, the first missing one is noted: held, nothing can appear below it.
+func (r *Repository) target(path string) {
+	for _, top := range []string{r.Top, r.Given} {
+		rel, err := filepath.Rel(top, path)
+		if err != nil || rel == "." || !filepath.IsLocal(rel) {
+			continue
+		}
+		path = r.Top
+		for name := range strings.SplitSeq(rel, "/") {
+			path = filepath.Join(path, name)
+			if _, err := lstat(path); errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+		}
+		for _, have := range r.Tree.Targets {
+			if have == path {
+				return
+			}
+		}
+		r.Tree.Targets = append(r.Tree.Targets, path)
+		return
+	}
+}
+
+// entry says what stands at one path.
+func (r *Repository) entry(path string) (sandbox.Entry, error) {
+	info, err := lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return sandbox.Entry{Is: sandbox.Missing}, nil
+	}
+	if err != nil {
+		return sandbox.Entry{}, unreadable(path, err)
+	}
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return sandbox.Entry{Is: sandbox.SymbolicLink}, nil
+	case info.Mode().IsRegular():
+		e := sandbox.Entry{Is: sandbox.RegularFile}
+		if _, _, links := identity(info); links > 1 {
+			e.Shared = path
+		}
+		return e, nil
+	case info.IsDir():
+		return sandbox.Entry{Is: sandbox.Directory, Shared: r.sharedBelow(path)}, nil
+	}
+	return sandbox.Entry{Is: sandbox.SpecialFile}, nil
+}
+
+// sharedBelow names the first file below dir with another hard link. Of a git
+// directory only what git obeys is asked: its objects are hard links wherever
+// somebody cloned by path, and content-addressed.
+func (r *Repository) sharedBelow(dir string) string {
+	roots := []string{dir}
+	switch {
+	case dir == r.CommonDir || dir == r.GitDir:
+		roots = nil
+		for _, name := range []string{"config", "config.worktree", "hooks", "info"} {
+			roots = append(roots, filepath.Join(dir, name))
+		}
+	case r.GitDir != "" && (strings.HasPrefix(dir, r.CommonDir+"/") || strings.HasPrefix(dir, r.GitDir+"/")):
+		switch filepath.Base(dir) {
+		case "hooks", "info":
+		default:
+			return ""
+		}
+	}
+	found, left := "", maxWalk
+	for _, root := range roots {
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if left--; left < 0 || found != "" {
+				return fs.SkipAll
+			}
+			if err != nil || !d.Type().IsRegular() {
+				return nil
+			}
+			if info, err := d.Info(); err == nil {
+				if _, _, links := identity(info); links > 1 {
+					found = path
+				}
+			}
+			return nil
+		})
+	}
+	return found
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package repo
+
+import "io/fs"
+
+const openFlags = 0
+
+func identity(fs.FileInfo) (device, inode, links uint64) { return 0, 0, 0 }
