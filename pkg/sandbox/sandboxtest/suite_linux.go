@@ -1,0 +1,85 @@
+package sandboxtest
+
+import (
+	"testing"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// Options say what is asked of an engine beyond the contract's common part.
+type Options struct {
+	// Confines: the engine claims that nothing outside the Spec's mounts and
+	// listener can be reached.
+	Confines bool
+	// Adapt changes the suite's Spec to what the engine needs, for example an
+	// image. Nil leaves it as it is.
+	Adapt func(t *testing.T, s sandbox.Spec) sandbox.Spec
+	// Except names attempts of the escape table that are known not to hold on
+	// this engine, each with the reason. A listed one that holds is an error,
+	// so that the list cannot outlive its reasons.
+	Except map[string]string
+	// Starts is how many sandboxes B34 starts. Zero means 100.
+	Starts int
+}
+
+// Test runs the whole suite. New is called for each subtest that needs an
+// engine of its own.
+func Test(t *testing.T, New func(t *testing.T) sandbox.Engine, o Options) {
+	s := &suite{newEngine: New, options: o}
+	s.group(t, "Exec", []testCase{
+		{"ExitCodes", testExitCodes},
+		{"Signals", testSignals},
+		{"CannotStart", testCannotStart},
+		{"ArgvExact", testArgvExact},
+		{"EnvironmentExact", testEnvironmentExact},
+		{"Directory", testDirectory},
+		{"Several", testSeveral},
+		{"SignalReachesTheGroup", testSignalGroup},
+		{"B68_BackgroundChildKeepsThePipeOpen", testB68},
+		{"B70_OrphansAreCollected", testB70},
+	})
+	s.group(t, "Streams", []testCase{
+		{"SeparateBinaryComplete", testStreams},
+		{"StdinToEOF", testStdin},
+		{"NilIsNothing", testNilStreams},
+		{"FilesAreHandedOver", testFileStreams},
+		{"SilentStdinDoesNotHoldWait", testSilentStdin},
+		{"NothingIsWrittenAfterWait", testNothingAfterWait},
+	})
+	s.group(t, "Terminal", []testCase{
+		{"IsOneOfTheRightSize", testTerminalSize},
+		{"CtrlC", testTerminalCtrlC},
+		{"ExitCode", testTerminalExit},
+		{"Binary", testTerminalOutput},
+	})
+	s.group(t, "Life", []testCase{
+		{"RemoveEndsEverything", testRemoveEndsEverything},
+		{"RemoveTwiceAndTogether", testRemoveAgain},
+		{"Gone", testGone},
+		{"CancelledContexts", testCancelled},
+		{"InvalidSpecs", testInvalidSpecs},
+		{"UndoAndSweep", testUndoSweep},
+		{"CheckTellsTheTruth", testCheck},
+	})
+	if !o.Confines {
+		return
+	}
+}
+
+type suite struct {
+	newEngine func(t *testing.T) sandbox.Engine
+	options   Options
+}
+
+type testCase struct {
+	name string
+	run  func(*testing.T, *suite)
+}
+
+func (s *suite) group(t *testing.T, name string, cases []testCase) {
+	t.Run(name, func(t *testing.T) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) { c.run(t, s) })
+		}
+	})
+}
