@@ -1,0 +1,103 @@
+package child
+
+import (
+	"encoding/binary"
+	"fmt"
+	"syscall"
+)
+
+// MaxProbes is how many probes one call may hold.
+const MaxProbes = 256
+
+// Kinds of a probe's argument, as in protocol.h.
+const (
+	argNumber uint8 = iota
+	argData
+	argResult
+	argBuffer
+)
+
+// An Arg is one argument of a probed system call.
+type Arg struct {
+	kind  uint8
+	value uint64
+	data  []byte
+}
+
+// Number is an argument as it is.
+func Number(n int) Arg { return Arg{kind: argNumber, value: uint64(n)} }
+
+// Data is a pointer to these bytes.
+func Data(b []byte) Arg { return Arg{kind: argData, data: b} }
+
+// Path is a pointer to a path.
+func Path(s string) Arg { return Data(append([]byte(s), 0)) }
+
+// Result is what the probe with that index has returned.
+func Result(index int) Arg { return Arg{kind: argResult, value: uint64(index)} }
+
+// Buffer is a pointer to room for n bytes, at most 4096, which come back.
+func Buffer(n int) Arg { return Arg{kind: argBuffer, value: uint64(n)} }
+
+// A Probe is one system call, carried out inside by a process that is sealed
+// as every command is.
+type Probe struct {
+	Number uintptr
+	Args   []Arg
+}
+
+// A Finding is what came of a probe.
+type Finding struct {
+	Result int64         // of the system call, where Errno is zero
+	Errno  syscall.Errno // zero where the call succeeded
+	Data   []byte        // of its Buffer, where it succeeded
+}
+
+func encodeProbes(probes []Probe) ([]byte, error) {
+	if len(probes) > MaxProbes {
+		return nil, fmt.Errorf("BUG: %d probes at once", len(probes))
+	}
+	var calls, data []byte
+	for _, p := range probes {
+		var values [6]uint64
+		var kinds [8]uint8
+		for i, a := range p.Args {
+			values[i], kinds[i] = a.value, a.kind
+			if a.kind == argData {
+				values[i] = uint64(len(data))
+				data = append(data, a.data...)
+				data = append(data, make([]byte, -len(data)&7)...)
+			}
+		}
+		calls = binary.LittleEndian.AppendUint64(calls, uint64(p.Number))
+		for _, v := range values {
+			calls = binary.LittleEndian.AppendUint64(calls, v)
+		}
+		calls = append(calls, kinds[:]...)
+	}
+	out := binary.LittleEndian.AppendUint32(nil, uint32(len(probes)))
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(data)))
+	return append(append(out, calls...), data...), nil
+}
+
+func decodeFindings(raw []byte, want int) ([]Finding, error) {
+	var out []Finding
+	for len(raw) >= 16 {
+		result := int64(binary.LittleEndian.Uint64(raw))
+		size := binary.LittleEndian.Uint64(raw[8:])
+		raw = raw[16:]
+		if size > uint64(len(raw)) {
+			break
+		}
+		f := Finding{Result: result, Data: raw[:size]}
+		if result < 0 && result > -4096 {
+			f.Result, f.Errno = -1, syscall.Errno(-result)
+		}
+		raw = raw[size:]
+		out = append(out, f)
+	}
+	if len(out) != want {
+		return out, fmt.Errorf("the check ended after %d of %d attempts", len(out), want)
+	}
+	return out, nil
+}

@@ -1,0 +1,237 @@
+package child
+
+import (
+	"encoding/binary"
+	"fmt"
+	"syscall"
+)
+
+// The conversation. One packet is one message; descriptors travel with it.
+//
+//	node                        outer process              pid 1
+//	 | start, descriptor 3         |
+//	 | (control groups)            |
+//	 |-- namespaces uid gid ------>|
+//	 |                             | unshare, maps
+//	 |                             |-- fork ----------------->|
+//	 |<- spawned pid [pidfd] ------|                          |
+//	 |                             | waits                    |
+//	 |-- operations [list] ---------------------------------->|
+//	 |                                                        | mounts, limits, seals
+//	 |<- ready [listener] ------------------------------------|
+//	 |
+//	 |-- exec tag [program, 0, 1, 2] ------------------------>|
+//	 |<- started tag pid [terminal] --------------------------| after execve
+//	 |-- signal tag number ---------------------------------->|
+//	 |<- exited tag pid status -------------------------------|
+//	 |
+//	 |-- (end of the socket) -------------------------------->| leaves, all inside die
+//
+// Either side's "failed tag stage errno operand" may stand where an answer
+// is awaited; tag 0 is the sandbox itself. Namespaces and operations are two
+// messages so that helpers can be made in advance and claimed later. A node
+// that only wants to know whether a listener can be installed sends
+// "listener" first and is answered by the outer process.
+const protocolVersion = 1
+
+// Messages.
+const (
+	msgNamespaces uint32 = 1
+	msgOperations uint32 = 2
+	msgExec       uint32 = 3
+	msgSignal     uint32 = 4
+	msgListener   uint32 = 5
+	msgSpawned    uint32 = 16
+	msgReady      uint32 = 17
+	msgFailed     uint32 = 18
+	msgStarted    uint32 = 19
+	msgExited     uint32 = 20
+)
+
+// Kinds of exec.
+const (
+	execTerminal int32 = 1
+	execProbes   int32 = 2
+)
+
+// A Code names an operation of pid 1.
+type Code uint32
+
+// The operations, with what their fields mean. First and Second are paths
+// below the new root unless said otherwise.
+const (
+	opEnd    Code = 0
+	Root     Code = 1  // all mounts private; a tmpfs on the host's First: A bytes, B files, mode C
+	Dir      Code = 2  // make First with mode C
+	File     Code = 3  // make First with mode C and Blob
+	Link     Code = 4  // make First a symbolic link to Second
+	Bind     Code = 5  // First, of the host or Inside, on Second; set attributes A, clear B
+	Tmpfs    Code = 6  // A bytes, B files, mode C, on First
+	Proc     Code = 7  // a fresh /proc on First
+	Devpts   Code = 8  // a private devpts on First
+	Text     Code = 9  // a file with Blob and mode C over First, attributes A
+	Unmount  Code = 10 // take First away, mount and directory
+	Pivot    Code = 11 // the new root becomes /
+	SealRoot Code = 12 // set attributes A on the mount of /
+	Loopback Code = 13 // lo up; A is a second address, in network order as the machine reads it
+	Listen   Code = 14 // on port A of the address in Blob
+	Hostname Code = 15 // First
+	Rlimit   Code = 16 // resource A: soft B, hard C, or the hard limit there is
+	Write    Code = 17 // Second into the file First
+	Ruleset  Code = 18 // a Landlock ruleset that handles A and scopes B
+	Rule     Code = 19 // rights A, of which B apply to files, below First
+	Restrict Code = 20 // pid 1 takes the ruleset on
+	Keep     Code = 21 // every command will take the ruleset on
+	Seal     Code = 22 // no capabilities, no new privileges
+	Filter   Code = 23 // load the system call filter in Blob
+)
+
+// Flags change how an operation is done.
+type Flags uint32
+
+// The flags.
+const (
+	Optional Flags = 1  // what is missing is left out
+	Make     Flags = 2  // the mount point may be made
+	Inside   Flags = 4  // the source is a path below the new root
+	Strict   Flags = 8  // the source may not pass through a symbolic link
+	Single   Flags = 16 // a file with a second hard link is refused
+)
+
+// An Op is one operation.
+type Op struct {
+	Code          Code
+	Flags         Flags
+	A, B, C       uint64
+	First, Second string
+	Blob          []byte
+}
+
+// Encode writes operations as the helper reads them.
+func Encode(ops []Op) []byte {
+	var out []byte
+	for _, op := range append(ops[:len(ops):len(ops)], Op{Code: opEnd}) {
+		const head = 48
+		size := (head + len(op.First) + len(op.Second) + 2 + len(op.Blob) + 7) &^ 7
+		end := len(out) + size
+		out = binary.LittleEndian.AppendUint32(out, uint32(op.Code))
+		out = binary.LittleEndian.AppendUint32(out, uint32(op.Flags))
+		for _, v := range []uint64{op.A, op.B, op.C} {
+			out = binary.LittleEndian.AppendUint64(out, v)
+		}
+		for _, n := range []int{len(op.First), len(op.Second), len(op.Blob), size} {
+			out = binary.LittleEndian.AppendUint32(out, uint32(n))
+		}
+		out = append(append(out, op.First...), 0)
+		out = append(append(out, op.Second...), 0)
+		out = append(out, op.Blob...)
+		out = append(out, make([]byte, end-len(out))...)
+	}
+	return out
+}
+
+// Stages of a [StageError].
+const (
+	StageProtocol         = "speaking with the sandbox helper"
+	StageUserNamespace    = "making a user namespace"
+	StageMountNamespace   = "making a mount namespace"
+	StagePIDNamespace     = "making a process namespace"
+	StageNetworkNamespace = "making a network namespace"
+	StageIPCNamespace     = "making an IPC namespace"
+	StageUTSNamespace     = "making a host name namespace"
+	StageCgroupNamespace  = "making a control group namespace"
+	StageMaps             = "mapping user and group by"
+	StageFork             = "starting a process"
+	StagePrivate          = "making mounts private below"
+	StageRoot             = "mounting the new root on"
+	StageSource           = "opening"
+	StageMake             = "making"
+	StageMount            = "mounting"
+	StageProc             = "mounting a fresh process list on"
+	StageDevpts           = "mounting private terminals on"
+	StageUnmount          = "unmounting"
+	StagePivot            = "changing the root"
+	StageSealRoot         = "making the root read-only"
+	StageLoopback         = "bringing the loopback interface up"
+	StageListen           = "listening inside"
+	StageHostname         = "setting the host name"
+	StageRlimit           = "setting a resource limit"
+	StageWrite            = "writing"
+	StageLandlock         = "restricting by Landlock"
+	StageRule             = "adding a Landlock rule for"
+	StageCapabilities     = "dropping capabilities"
+	StageNoNewPrivs       = "setting no_new_privs"
+	StageSeccomp          = "loading the system call filter"
+	StageTerminal         = "opening a terminal"
+	StageStdio            = "connecting the standard streams"
+	StageDir              = "changing to"
+	StageProgram          = "running"
+	StageNotify           = "installing a seccomp notification listener"
+	StageBusy             = "starting one more command"
+)
+
+// stages is in the order of protocol.h; the numbers begin at one.
+var stages = [...]string{
+	"", StageProtocol, StageUserNamespace, StageMountNamespace, StagePIDNamespace,
+	StageNetworkNamespace, StageIPCNamespace, StageUTSNamespace, StageCgroupNamespace,
+	StageMaps, StageFork, StagePrivate, StageRoot, StageSource, StageMake, StageMount,
+	StageProc, StageDevpts, StageUnmount, StagePivot, StageSealRoot, StageLoopback,
+	StageListen, StageHostname, StageRlimit, StageWrite, StageLandlock, StageRule,
+	StageCapabilities, StageNoNewPrivs, StageSeccomp, StageTerminal, StageStdio,
+	StageDir, StageProgram, StageNotify, StageBusy,
+}
+
+func stageError(stage, errno int32, operand string) *StageError {
+	name := fmt.Sprintf("stage %d", stage)
+	if stage > 0 && int(stage) < len(stages) {
+		name = stages[stage]
+	}
+	return &StageError{Stage: name, Operand: operand, Errno: syscall.Errno(errno)}
+}
+
+// A message is the fixed part of a packet.
+type message struct {
+	kind    uint32
+	tag     uint32
+	a, b, c int32
+	operand string
+}
+
+const messageSize = 24
+
+func (m message) encode() []byte {
+	out := make([]byte, 0, messageSize)
+	for _, v := range []uint32{protocolVersion, m.kind, m.tag, uint32(m.a), uint32(m.b), uint32(m.c)} {
+		out = binary.LittleEndian.AppendUint32(out, v)
+	}
+	return out
+}
+
+func decode(packet []byte) (message, error) {
+	if len(packet) < messageSize {
+		return message{}, fmt.Errorf("%s: packet of %d bytes", StageProtocol, len(packet))
+	}
+	at := func(i int) uint32 { return binary.LittleEndian.Uint32(packet[4*i:]) }
+	if at(0) != protocolVersion {
+		return message{}, fmt.Errorf("%s: it speaks version %d, this node %d", StageProtocol, at(0), protocolVersion)
+	}
+	return message{
+		kind: at(1), tag: at(2), a: int32(at(3)), b: int32(at(4)), c: int32(at(5)),
+		operand: string(packet[messageSize:]),
+	}, nil
+}
+
+// program is what an exec message's memory file holds.
+func program(dir string, candidates, argv, env []string) []byte {
+	var out []byte
+	for _, n := range []int{len(candidates), len(argv), len(env), 0} {
+		out = binary.LittleEndian.AppendUint32(out, uint32(n))
+	}
+	out = append(append(out, dir...), 0)
+	for _, list := range [][]string{candidates, argv, env} {
+		for _, s := range list {
+			out = append(append(out, s...), 0)
+		}
+	}
+	return out
+}

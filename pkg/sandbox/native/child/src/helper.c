@@ -1,0 +1,443 @@
+/*
+ * mojoup-child ID: what stands between the node and a command.
+ *
+ * It is started by the node with a socket as descriptor 3 and becomes two
+ * processes. The outer one makes the namespaces, forks, and waits. The inner
+ * one is pid 1 of the sandbox: it carries out the operations that it is sent,
+ * seals itself, and from then on starts commands, reaps whatever ends, and
+ * leaves, with everything inside, when the node's end of the socket closes.
+ *
+ * Why not Go: a Go program as pid 1 has threads that stay privileged when one
+ * is sealed, starts three times slower, and a fork of the node would copy its
+ * heap's page tables. The messages are drawn in protocol.go.
+ */
+#include "helper.h"
+
+#include <asm/ioctls.h>
+#include <asm/poll.h>
+#include <asm/signal.h>
+#include <linux/prctl.h>
+#include <linux/sched.h>
+#include <linux/wait.h>
+
+#define CONTROL 3
+#define MAX_FDS 4
+#define MAX_COMMANDS 256
+
+#define SOL_SOCKET_ 1
+#define SCM_RIGHTS_ 1
+#define MSG_CMSG_CLOEXEC_ 0x40000000
+#define MSG_NOSIGNAL_ 0x4000
+#define MSG_CTRUNC_ 8
+
+
+struct iovec_ {
+	void *base;
+	size_t size;
+};
+struct msghdr_ {
+	void *name;
+	int namelen;
+	struct iovec_ *iov;
+	size_t iovlen;
+	void *control;
+	size_t controllen;
+	unsigned flags;
+};
+struct rights {
+	size_t size;
+	int level, type;
+	int fds[MAX_FDS];
+};
+#define RIGHTS_SIZE(n) (offsetof(struct rights, fds) + (n) * sizeof(int))
+
+struct parcel {
+	struct message message;
+	int fds[MAX_FDS], count;
+};
+
+/* One packet. Zero bytes mean that the node has gone. */
+static long receive(struct parcel *p)
+{
+	struct rights rights = {0};
+	struct iovec_ iov = {&p->message, sizeof p->message};
+	struct msghdr_ head = {0, 0, &iov, 1, &rights, sizeof rights, 0};
+	long n;
+	do
+		n = sys(__NR_recvmsg, CONTROL, &head, MSG_CMSG_CLOEXEC_);
+	while (n == -EINTR);
+	p->count = 0;
+	if (head.controllen >= RIGHTS_SIZE(1) && rights.type == SCM_RIGHTS_)
+		p->count = (int)((rights.size - offsetof(struct rights, fds)) / sizeof(int));
+	for (int i = 0; i < p->count; i++)
+		p->fds[i] = rights.fds[i];
+	if (n > 0 && (n != sizeof p->message || head.flags & MSG_CTRUNC_ || p->message.version != PROTOCOL_VERSION))
+		return -EPROTO;
+	return n;
+}
+
+static void discard(struct parcel *p)
+{
+	while (p->count > 0)
+		sys(__NR_close, p->fds[--p->count]);
+}
+
+static void answer(uint32_t type, uint32_t tag, int32_t a, int32_t b, const char *operand, int fd)
+{
+	struct message m = {PROTOCOL_VERSION, type, tag, a, b, 0};
+	struct rights rights = {RIGHTS_SIZE(1), SOL_SOCKET_, SCM_RIGHTS_, {fd}};
+	struct iovec_ iov[2] = {{&m, sizeof m}, {(void *)operand, operand ? length(operand) : 0}};
+	struct msghdr_ head = {0, 0, iov, 2, &rights, sizeof rights.size + 8 + 8, 0};
+	if (fd < 0)
+		head.control = 0, head.controllen = 0;
+	while (sys(__NR_sendmsg, CONTROL, &head, MSG_NOSIGNAL_) == -EINTR)
+		;
+}
+
+static void answer_failure(uint32_t tag, const struct failure *f)
+{
+	answer(MSG_FAILED, tag, (int32_t)f->stage, f->error, f->operand, -1);
+}
+
+/* A payload travels as a memory file, since a packet is too small for an
+ * environment. Private and writable: argv wants plain pointers. */
+static char *map(int fd, size_t *size)
+{
+	long end = sys(__NR_lseek, fd, 0, 2);
+	if (end <= 0)
+		return 0;
+	*size = (size_t)end;
+	long at = sys(__NR_mmap, 0, end, 3 /* READ|WRITE */, 2 /* PRIVATE */, fd, 0);
+	return at < 0 && at > -4096 ? 0 : (char *)at;
+}
+
+/* ---- one command ---- */
+
+struct command {
+	const struct place *place;
+	char *list;
+	size_t size;
+	int probes, terminal;
+	int stream[3];
+	const char *dir;
+	char **candidates, **argv, **env;
+	struct failure failure;
+};
+
+/* Runs in pid 1's memory on a stack of its own until exec. Its capabilities,
+ * no_new_privs, first Landlock domain and filter are pid 1's already. */
+static void become(void *with)
+{
+	struct command *c = with;
+	uint64_t none = 0;
+	long r;
+
+	sys(__NR_setsid);
+	if (c->terminal) {
+		r = sys(__NR_ioctl, c->stream[0], TIOCSCTTY, 0);
+		if (r < 0)
+			fail(&c->failure, STAGE_TERMINAL, r, ""), leave(126);
+	}
+	/* Each stream lies above 3, so that no dup2 runs over another. */
+	for (int i = 0; i < 3 && !c->probes; i++) {
+		r = sys(__NR_dup3, c->stream[i], i, 0);
+		if (r < 0)
+			fail(&c->failure, STAGE_STDIO, r, ""), leave(126);
+	}
+	r = sys(__NR_landlock_restrict_self, c->place->domain, 0);
+	if (r < 0)
+		fail(&c->failure, STAGE_LANDLOCK, r, ""), leave(126);
+	sys(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
+	if (c->probes)
+		run_probes(c->list, c->size, c->stream[0]);
+
+	r = sys(__NR_chdir, c->dir);
+	if (r < 0)
+		fail(&c->failure, STAGE_DIR, r, c->dir), leave(126);
+	/* Like a shell: the first that can be executed; a refusal is remembered
+	 * over "no such file", and nothing else is passed over. */
+	long worst = -ENOENT;
+	for (char **p = c->candidates; *p; p++) {
+		r = sys(__NR_execve, *p, c->argv, c->env);
+		if (r == -EACCES)
+			worst = r;
+		else if (r != -ENOENT && r != -ENOTDIR) {
+			worst = r;
+			break;
+		}
+	}
+	fail(&c->failure, STAGE_PROGRAM, worst, c->argv[0]);
+	leave(worst == -ENOENT ? 127 : 126);
+}
+
+static char **words(char ***next, uint32_t count, char **text)
+{
+	char **first = *next;
+	for (uint32_t i = 0; i < count; i++) {
+		*(*next)++ = *text;
+		*text += length(*text) + 1;
+	}
+	*(*next)++ = 0;
+	return first;
+}
+
+/* Where the pointers of a program lie: in front of nothing, so one mapping. */
+static long unpack(struct command *c, size_t *room)
+{
+	const struct program *p = (const void *)c->list;
+	if (c->size < sizeof *p || p->candidates > 4096 || p->argc > 1 << 20 || p->envc > 1 << 20)
+		return -EBADMSG;
+	*room = (p->candidates + p->argc + p->envc + 3) * sizeof(char *);
+	long at = sys(__NR_mmap, 0, *room, 3, 0x22 /* PRIVATE|ANONYMOUS */, -1, 0);
+	if (at < 0 && at > -4096)
+		return at;
+	char **next = (char **)at, *text = c->list + sizeof *p;
+	c->dir = text;
+	text += length(text) + 1;
+	c->candidates = words(&next, p->candidates, &text);
+	c->argv = words(&next, p->argc, &text);
+	c->env = words(&next, p->envc, &text);
+	return at;
+}
+
+/* A terminal of the sandbox's own devpts: opened inside, so that no name of
+ * the host's leads to it, and its master side is handed out. */
+static long open_terminal(struct command *c, int columns, int rows, int *master)
+{
+	uint16_t size[4] = {(uint16_t)rows, (uint16_t)columns, 0, 0};
+	int unlocked = 0;
+	long m = sys(__NR_openat, AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (m < 0)
+		return m;
+	long r = sys(__NR_ioctl, m, TIOCSPTLCK, &unlocked);
+	if (r >= 0)
+		r = sys(__NR_ioctl, m, TIOCSWINSZ, size);
+	if (r >= 0)
+		r = sys(__NR_ioctl, m, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (r < 0) {
+		sys(__NR_close, m);
+		return r;
+	}
+	c->stream[0] = c->stream[1] = c->stream[2] = (int)r;
+	*master = (int)m;
+	return r;
+}
+
+static struct {
+	uint32_t tag;
+	int pid;
+} running[MAX_COMMANDS];
+
+static int slot_of(int pid)
+{
+	for (int i = 0; i < MAX_COMMANDS; i++)
+		if (running[i].pid == pid)
+			return i;
+	return -1;
+}
+
+/* Only one command is being started at a time, so one stack does. */
+static char stack[16384] __attribute__((aligned(16)));
+
+static void execute(const struct place *place, struct parcel *p)
+{
+	const struct message *m = &p->message;
+	struct command c = {.place = place, .probes = m->c & EXEC_PROBES, .terminal = m->c & EXEC_TERMINAL};
+	int master = -1, slot = slot_of(0);
+	size_t room = 0;
+	long pointers = 0, r = -EBADMSG;
+	uint32_t stage = STAGE_PROTOCOL;
+	int want = c.terminal ? 1 : c.probes ? 2 : 4;
+
+	if (slot < 0)
+		stage = STAGE_BUSY, r = -EAGAIN;
+	else if (p->count == want && (c.list = map(p->fds[0], &c.size)))
+		r = c.probes ? 0 : (pointers = unpack(&c, &room));
+	if (r >= 0 && c.terminal)
+		stage = STAGE_TERMINAL, r = open_terminal(&c, m->a, m->b, &master);
+	if (r < 0) {
+		fail(&c.failure, stage, r, "");
+		goto out;
+	}
+	for (int i = 1; i < want; i++)
+		c.stream[i - 1] = p->fds[i];
+	r = spawn(CLONE_VM | CLONE_VFORK | SIGCHLD, stack + sizeof stack, become, &c);
+	if (r < 0)
+		fail(&c.failure, STAGE_FORK, r, "");
+out:
+	if (c.failure.error) {
+		answer_failure(m->tag, &c.failure);
+	} else {
+		running[slot].tag = m->tag;
+		running[slot].pid = (int)r;
+		answer(MSG_STARTED, m->tag, (int32_t)r, 0, 0, master);
+	}
+	if (master >= 0) {
+		sys(__NR_close, master);
+		sys(__NR_close, c.stream[0]);
+	}
+	if (room)
+		sys(__NR_munmap, pointers, room);
+	if (c.list)
+		sys(__NR_munmap, c.list, c.size);
+}
+
+/* ---- pid 1 ---- */
+
+static void reap(void)
+{
+	int status;
+	for (;;) {
+		long pid = sys(__NR_wait4, -1, &status, WNOHANG | __WALL, 0);
+		if (pid <= 0)
+			return;
+		int slot = slot_of((int)pid);
+		if (slot < 0)
+			continue; /* an orphan: nobody else would collect it */
+		running[slot].pid = 0;
+		answer(MSG_EXITED, running[slot].tag, (int32_t)pid, status, 0, -1);
+	}
+}
+
+static void pass_on(const struct message *m)
+{
+	for (int i = 0; i < MAX_COMMANDS; i++)
+		if (running[i].pid && running[i].tag == m->tag)
+			sys(__NR_kill, -running[i].pid, m->a);
+}
+
+_Noreturn static void serve(const struct place *place, int children)
+{
+	struct {
+		int fd;
+		short events, revents;
+	} poll[2] = {{CONTROL, POLLIN, 0}, {children, POLLIN, 0}};
+	for (;;) {
+		char info[128];
+		struct parcel p;
+		long r = sys(__NR_ppoll, poll, 2, 0, 0, 0);
+		if (r < 0 && r != -EINTR)
+			leave(1);
+		if (poll[1].revents) {
+			sys(__NR_read, children, info, sizeof info);
+			reap();
+		}
+		if (!poll[0].revents)
+			continue;
+		if (receive(&p) <= 0)
+			leave(0); /* the node has gone, and with pid 1 everything inside */
+		if (p.message.type == MSG_EXEC)
+			execute(place, &p);
+		else if (p.message.type == MSG_SIGNAL)
+			pass_on(&p.message);
+		discard(&p);
+	}
+}
+
+_Noreturn static void be_first(void)
+{
+	struct place place = {-1, -1, -1, -1};
+	struct failure failure = {0};
+	struct parcel p;
+	uint64_t all = ~0ull, child = 1ull << (SIGCHLD - 1);
+	size_t size = 0;
+
+	/* The outer process may be killed; then nobody would wait for us. */
+	sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	/* Nobody inside may trace pid 1. Only now: a non-dumpable process' maps
+	 * belong to root, and the outer one has just written them. */
+	sys(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+	sys(__NR_setsid);
+	sys(__NR_rt_sigprocmask, 0, &all, 0, sizeof all);
+	long children = sys(__NR_signalfd4, -1, &child, sizeof child, O_CLOEXEC);
+
+	if (receive(&p) <= 0)
+		leave(0);
+	char *list = p.message.type == MSG_OPERATIONS && p.count == 1 ? map(p.fds[0], &size) : 0;
+	if (children < 0 || !list)
+		fail(&failure, STAGE_PROTOCOL, -EBADMSG, "");
+	else
+		set_up(&place, list, size, &failure);
+	if (failure.error) {
+		answer_failure(0, &failure);
+		leave(1);
+	}
+	discard(&p);
+	sys(__NR_munmap, list, size);
+	sys(__NR_close, place.root);
+	sys(__NR_umask, 022);
+	answer(MSG_READY, 0, 0, 0, 0, place.listener);
+	if (place.listener >= 0)
+		sys(__NR_close, place.listener);
+	serve(&place, (int)children);
+}
+
+/* ---- the outer process ---- */
+
+_Noreturn static void watch(long pid)
+{
+	int status = 0;
+	while (sys(__NR_wait4, pid, &status, __WALL, 0) == -EINTR)
+		;
+	leave(status & 0x7f ? 128 + (status & 0x7f) : status >> 8);
+}
+
+_Noreturn static void begin(void)
+{
+	struct failure failure = {0};
+	struct parcel p;
+	int pidfd = -1;
+
+	/* What the node was told to ignore is not the command's business. */
+	for (int sig = 1; sig <= 64; sig++) {
+		uint64_t fallback[4] = {0};
+		sys(__NR_rt_sigaction, sig, fallback, 0, 8);
+	}
+	sys(__NR_prctl, PR_SET_NAME, "mojoup-child", 0, 0, 0);
+	sys(__NR_close_range, CONTROL + 1, ~0u, 0);
+	sys(__NR_umask, 0);
+	/* Until this message comes the node puts us where our limits are: what is
+	 * forked before would escape them. */
+	long r = receive(&p);
+	if (r == 0)
+		leave(0);
+	if (r < 0)
+		fail(&failure, STAGE_PROTOCOL, r, "");
+	else if (p.message.type == MSG_LISTENER) {
+		r = probe_listener();
+		if (r < 0)
+			fail(&failure, STAGE_NOTIFY, r, "");
+		else
+			answer(MSG_READY, 0, 0, 0, 0, -1);
+	} else if (p.message.type == MSG_NAMESPACES) {
+		if (make_namespaces((uint32_t)p.message.a, (uint32_t)p.message.b, &failure) == 0) {
+			r = sys(__NR_clone, CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
+			if (r == 0)
+				be_first();
+			if (r < 0)
+				fail(&failure, STAGE_FORK, r, "");
+		}
+	} else
+		fail(&failure, STAGE_PROTOCOL, -EBADMSG, "");
+	if (failure.error) {
+		answer_failure(0, &failure);
+		leave(1);
+	}
+	if (p.message.type == MSG_LISTENER)
+		leave(0);
+	answer(MSG_SPAWNED, 0, (int32_t)r, 0, 0, pidfd);
+	/* From here on it only waits. The socket is pid 1's: were it open here
+	 * too, nobody would notice that pid 1 has gone. */
+	sys(__NR_close_range, 0, ~0u, 0);
+	sys(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+	drop_capabilities();
+	watch(r);
+}
+
+#if defined(__x86_64__)
+__asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tand $-16, %rsp\n\tcall start\n");
+#else
+__asm__(".globl _start\n_start:\n\tmov x29, xzr\n\tbl start\n");
+#endif
+
+_Noreturn void start(void) { begin(); }

@@ -1,0 +1,41 @@
+/* What the parts of the helper share. */
+#ifndef HELPER_H
+#define HELPER_H
+
+#include "protocol.h"
+#include "sys.h"
+
+/* Where something failed. Kept in one place, because a command's failure
+ * before exec is written by the child into memory that it shares. */
+struct failure {
+	uint32_t stage;
+	int32_t error; /* a positive errno; zero means nothing failed */
+	const char *operand;
+};
+
+/* setup.c: carry out the operations; what it opens stays in *place. */
+struct place {
+	int root;     /* the new root directory */
+	int listener; /* to be handed to the node, or -1 */
+	int ruleset;  /* Landlock rules being collected, or -1 */
+	int domain;   /* Landlock rules that each command takes on, or -1 */
+};
+int set_up(struct place *place, const char *list, size_t size, struct failure *failure);
+long drop_capabilities(void);
+
+/* probe.c: system calls on behalf of a check, sealed as a command is. */
+_Noreturn void run_probes(const char *list, size_t size, int out);
+
+/* namespace.c: what the outer process does before it forks. */
+int make_namespaces(uint32_t uid, uint32_t gid, struct failure *failure);
+long probe_listener(void);
+
+static inline int fail(struct failure *failure, uint32_t stage, long result, const char *operand)
+{
+	failure->stage = stage;
+	failure->error = (int32_t)-result;
+	failure->operand = operand;
+	return -1;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * A check's attempts. What is tried and what must come of it is decided and
+ * tested in Go; here a list of system calls is carried out one after the
+ * other by a process sealed as a command is, and every result is sent back.
+ */
+#include "helper.h"
+
+static char buffer[PROBE_BUFFER];
+
+static void put(int out, const void *from, size_t size)
+{
+	const char *p = from;
+	while (size) {
+		long n = sys(__NR_write, out, p, size);
+		if (n <= 0)
+			leave(1);
+		p += n;
+		size -= (size_t)n;
+	}
+}
+
+_Noreturn void run_probes(const char *list, size_t size, int out)
+{
+	static long results[256];
+	const struct probes *head = (const void *)list;
+	const struct probe *probe = (const void *)(head + 1);
+	if (size < sizeof *head || head->count > 256 ||
+	    size < sizeof *head + head->count * sizeof *probe + head->data)
+		leave(2);
+	const char *data = (const char *)(probe + head->count);
+
+	for (uint32_t i = 0; i < head->count; i++) {
+		long args[6];
+		struct finding finding = {0, 0};
+		for (int k = 0; k < 6; k++) {
+			uint64_t value = probe[i].value[k];
+			switch (probe[i].kind[k]) {
+			case ARG_DATA:
+				args[k] = (long)(data + value);
+				break;
+			case ARG_RESULT:
+				args[k] = results[value & 255];
+				break;
+			case ARG_BUFFER:
+				args[k] = (long)buffer;
+				finding.length = value > PROBE_BUFFER ? PROBE_BUFFER : value;
+				break;
+			default:
+				args[k] = (long)value;
+			}
+		}
+		results[i] = sys(probe[i].number, args[0], args[1], args[2], args[3], args[4], args[5]);
+		finding.result = results[i];
+		if (results[i] < 0)
+			finding.length = 0;
+		put(out, &finding, sizeof finding);
+		put(out, buffer, finding.length);
+	}
+	leave(0);
+}

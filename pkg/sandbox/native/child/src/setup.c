@@ -1,0 +1,542 @@
+/*
+ * Pid 1's set-up: the operations that Go has listed, each one or two system
+ * calls. No decision is taken here and no order: compile.go gives both, with
+ * the reasons, and its golden files show them.
+ *
+ * Mounts go by descriptor (open_tree, mount_setattr, move_mount) and targets
+ * by openat2 without symbolic links: a name that was checked and then
+ * followed is a name that somebody can exchange in between.
+ */
+#include "helper.h"
+
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <linux/prctl.h>
+#include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <linux/stat.h>
+
+#define MNT_DETACH_ 2
+#define SOCK_STREAM_ 1
+#define SOCK_DGRAM_ 2
+#define AF_INET_ 2
+#define AF_INET6_ 10
+#define SOL_SOCKET_ 1
+#define SO_REUSEADDR_ 2
+#define NAME_MAX_ 255
+
+/* linux/if.h draws in the C library's headers. */
+struct ifreq {
+	char ifr_name[16];
+	union {
+		struct sockaddr_in ifr_addr;
+		short ifr_flags;
+		char pad[24];
+	};
+};
+#define IFF_UP 1
+#define IFF_RUNNING 0x40
+
+static const char *relative(const char *path)
+{
+	while (*path == '/')
+		path++;
+	return *path ? path : ".";
+}
+
+static long look(int below, const char *path, uint64_t flags, uint64_t resolve)
+{
+	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
+	return sys(__NR_openat2, below, path, &how, sizeof how);
+}
+
+/* A place below the new root. Nothing in it may be a link: a link of the
+ * repository would lead the mount elsewhere. */
+static long inside(const struct place *place, const char *path)
+{
+	return look(place->root, relative(path), O_PATH,
+		    RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+}
+
+/* Opens the directory that holds path's last name, making what is missing,
+ * and points *name at that name. */
+static long parent(const struct place *place, const char *path, const char **name)
+{
+	char part[NAME_MAX_ + 1];
+	long at = look(place->root, ".", O_PATH | O_DIRECTORY, 0);
+	path = relative(path);
+	for (;;) {
+		size_t n = 0;
+		while (path[n] && path[n] != '/')
+			n++;
+		if (!path[n] || at < 0) {
+			*name = path;
+			return at;
+		}
+		if (n > NAME_MAX_)
+			return -ENAMETOOLONG;
+		for (size_t i = 0; i < n; i++)
+			part[i] = path[i];
+		part[n] = 0;
+		sys(__NR_mkdirat, at, part, 0755); /* what exists is opened below, or refused there */
+		long next = sys(__NR_openat, at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		sys(__NR_close, at);
+		at = next;
+		path += n + 1;
+	}
+}
+
+static long make_dir(const struct place *place, const char *path, uint32_t mode)
+{
+	const char *name;
+	long at = parent(place, path, &name);
+	if (at < 0)
+		return at;
+	long r = sys(__NR_mkdirat, at, name, mode);
+	sys(__NR_close, at);
+	return r == -EEXIST ? 0 : r;
+}
+
+static long make_file(const struct place *place, const char *path, uint32_t mode, const char *text, size_t size)
+{
+	const char *name;
+	long at = parent(place, path, &name);
+	if (at < 0)
+		return at;
+	long fd = sys(__NR_openat, at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	sys(__NR_close, at);
+	if (fd < 0)
+		return fd;
+	while (size) {
+		long n = sys(__NR_write, fd, text, size);
+		if (n < 0) {
+			sys(__NR_close, fd);
+			return n;
+		}
+		text += n;
+		size -= (size_t)n;
+	}
+	sys(__NR_close, fd);
+	return 0;
+}
+
+static long make_link(const struct place *place, const char *path, const char *to)
+{
+	const char *name;
+	long at = parent(place, path, &name);
+	if (at < 0)
+		return at;
+	long r = sys(__NR_symlinkat, to, at, name);
+	sys(__NR_close, at);
+	return r;
+}
+
+static long status(long fd, struct statx *out)
+{
+	return sys(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, out);
+}
+
+static int is_dir(const struct statx *s) { return (s->stx_mode & S_IFMT) == S_IFDIR; }
+
+/* Puts a detached mount at target and closes it. */
+static int attach(const struct place *place, long tree, const struct operation *op, int dir, const char *target,
+		  struct failure *failure)
+{
+	long at = inside(place, target);
+	if (at == -ENOENT && op->flags & FLAG_MAKE) {
+		long r = dir ? make_dir(place, target, 0755) : make_file(place, target, 0444, "", 0);
+		if (r < 0)
+			return fail(failure, STAGE_MAKE, r, target);
+		at = inside(place, target);
+	}
+	if (at < 0)
+		return fail(failure, STAGE_MOUNT, at, target);
+	long r = sys(__NR_move_mount, tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+	sys(__NR_close, at);
+	sys(__NR_close, tree);
+	return r < 0 ? fail(failure, STAGE_MOUNT, r, target) : 0;
+}
+
+/* a: attributes to set, b: attributes to clear, on the whole tree. Adding by
+ * mount_setattr needs no knowledge of what the source has already, and
+ * reaches what is mounted below it; a remount does neither. */
+static int bind_tree(const struct place *place, const struct operation *op, const char *source, const char *target,
+		struct failure *failure)
+{
+	struct statx stat;
+	long from;
+	if (op->flags & FLAG_INSIDE)
+		from = inside(place, source);
+	else
+		from = look(AT_FDCWD, source, O_PATH,
+			    op->flags & FLAG_STRICT ? RESOLVE_NO_SYMLINKS : RESOLVE_NO_MAGICLINKS);
+	if ((from == -ENOENT || from == -ENOTDIR) && op->flags & FLAG_OPTIONAL)
+		return 0;
+	long r = from < 0 ? from : status(from, &stat);
+	if (r < 0)
+		return fail(failure, STAGE_SOURCE, r, source);
+	if (op->flags & FLAG_SINGLE && !is_dir(&stat) && stat.stx_nlink > 1)
+		return fail(failure, STAGE_SOURCE, -EMLINK, source);
+
+	long tree = sys(__NR_open_tree, from, "",
+			OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	sys(__NR_close, from);
+	if (tree < 0)
+		return fail(failure, STAGE_SOURCE, tree, source);
+	struct mount_attr attr = {.attr_set = op->a, .attr_clr = op->b};
+	r = sys(__NR_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr);
+	if (r < 0)
+		return fail(failure, STAGE_MOUNT, r, target);
+	return attach(place, tree, op, is_dir(&stat), target, failure);
+}
+
+struct option {
+	const char *key, *value;
+};
+
+/* A new file system, not yet put anywhere. */
+static long fresh(const char *kind, const struct option *options, uint64_t attributes)
+{
+	long fs = sys(__NR_fsopen, kind, FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return fs;
+	long r = 0;
+	for (; options && options->key && r >= 0; options++)
+		r = sys(__NR_fsconfig, fs, options->value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG, options->key,
+			options->value, 0);
+	if (r >= 0)
+		r = sys(__NR_fsconfig, fs, FSCONFIG_CMD_CREATE, 0, 0, 0);
+	if (r >= 0)
+		r = sys(__NR_fsmount, fs, FSMOUNT_CLOEXEC, attributes);
+	sys(__NR_close, fs);
+	return r;
+}
+
+static const char *text(char *to, uint64_t value, unsigned base)
+{
+	char *p = to + 24;
+	*p = 0;
+	do
+		*--p = (char)('0' + value % base);
+	while (value /= base);
+	return p;
+}
+
+/* a: bytes, b: files, c: mode. Both limits are always given, since zero and
+ * nothing mean unlimited or half of the memory. */
+static long fresh_tmpfs(const struct operation *op, uint64_t attributes)
+{
+	char size[25], files[25], mode[25];
+	const struct option options[] = {
+		{"size", text(size, op->a, 10)},
+		{"nr_inodes", text(files, op->b, 10)},
+		{"mode", text(mode, op->c, 8)},
+		{0, 0},
+	};
+	return fresh("tmpfs", options, attributes);
+}
+
+static int make_root(struct place *place, const struct operation *op, const char *at, struct failure *failure)
+{
+	long to = look(AT_FDCWD, at, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+	if (to < 0)
+		return fail(failure, STAGE_ROOT, to, at);
+	long tree = fresh_tmpfs(op, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (tree < 0)
+		return fail(failure, STAGE_ROOT, tree, at);
+	long r = sys(__NR_move_mount, tree, "", to, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+	sys(__NR_close, to);
+	place->root = (int)tree;
+	return r < 0 ? fail(failure, STAGE_ROOT, r, at) : 0;
+}
+
+static int mount_fresh(const struct place *place, const struct operation *op, uint32_t stage, const char *target,
+		       struct failure *failure)
+{
+	static const struct option terminals[] = {
+		/* max: a pty bomb ends there. ptmxmode: else nobody may open ptmx. */
+		{"newinstance", 0}, {"ptmxmode", "0666"}, {"mode", "0600"}, {"max", "64"}, {0, 0},
+	};
+	uint64_t hard = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+	long tree;
+	if (stage == STAGE_PROC)
+		tree = fresh("proc", 0, hard | MOUNT_ATTR_NODEV);
+	else
+		tree = fresh("devpts", terminals, hard);
+	if (tree < 0)
+		return fail(failure, stage, tree, target);
+	return attach(place, tree, op, 1, target, failure);
+}
+
+/* A read-only file of our own over one that exists already, or in a
+ * directory that stays writable. The name it is made under is taken away
+ * again; the mount keeps it alive. */
+static int put_text(const struct place *place, const struct operation *op, const char *target, const char *blob,
+		    struct failure *failure)
+{
+	static const char name[] = "/.text";
+	long r = make_file(place, name, (uint32_t)op->c, blob, op->blob);
+	if (r < 0)
+		return fail(failure, STAGE_MAKE, r, target);
+	r = bind_tree(place, op, name, target, failure);
+	sys(__NR_unlinkat, place->root, relative(name), 0);
+	return (int)r;
+}
+
+/* The directory becomes "/", what was "/" is gone. */
+static long pivot(const struct place *place)
+{
+	long r = sys(__NR_fchdir, place->root);
+	if (r >= 0)
+		r = sys(__NR_pivot_root, ".", ".");
+	if (r >= 0)
+		r = sys(__NR_umount2, ".", MNT_DETACH_);
+	if (r >= 0)
+		r = sys(__NR_chdir, "/");
+	return r;
+}
+
+static void copy(void *to, const void *from, size_t size)
+{
+	volatile char *t = to;
+	const char *f = from;
+	while (size--)
+		*t++ = *f++;
+}
+
+static uint16_t big16(uint64_t v) { return (uint16_t)(v << 8 | (v >> 8 & 0xff)); }
+
+static long set_address(long fd, const char *name, unsigned long request, uint32_t address)
+{
+	struct ifreq ifr = {0};
+	struct sockaddr_in in = {.sin_family = AF_INET_, .sin_addr = {address}};
+	copy(ifr.ifr_name, name, length(name));
+	copy(&ifr.ifr_addr, &in, sizeof in);
+	return sys(__NR_ioctl, fd, request, &ifr);
+}
+
+/* a: a second address in network order, with a mask of its own alone. Old
+ * ioctls rather than netlink: three calls, and nothing to parse. */
+static long loopback(const struct operation *op)
+{
+	struct ifreq ifr = {0};
+	long fd = sys(__NR_socket, AF_INET_, SOCK_DGRAM_ | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	copy(ifr.ifr_name, "lo", 2);
+	ifr.ifr_flags = IFF_UP | IFF_RUNNING;
+	long r = sys(__NR_ioctl, fd, SIOCSIFFLAGS, &ifr);
+	if (r >= 0 && op->a) {
+		r = set_address(fd, "lo:0", SIOCSIFADDR, (uint32_t)op->a);
+		if (r >= 0)
+			r = set_address(fd, "lo:0", SIOCSIFNETMASK, 0xffffffff);
+	}
+	sys(__NR_close, fd);
+	return r;
+}
+
+/* a: port, blob: the address, four or sixteen bytes. */
+static long listen_inside(struct place *place, const struct operation *op, const char *blob)
+{
+	struct sockaddr_in in4 = {.sin_family = AF_INET_, .sin_port = big16(op->a)};
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6_, .sin6_port = big16(op->a)};
+	int six = op->blob == 16, on = 1;
+	copy(six ? (void *)&in6.sin6_addr : (void *)&in4.sin_addr, blob, six ? 16 : 4);
+
+	long fd = sys(__NR_socket, six ? AF_INET6_ : AF_INET_, SOCK_STREAM_ | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	place->listener = (int)fd;
+	sys(__NR_setsockopt, fd, SOL_SOCKET_, SO_REUSEADDR_, &on, sizeof on);
+	long r = sys(__NR_bind, fd, six ? (void *)&in6 : (void *)&in4, six ? sizeof in6 : sizeof in4);
+	return r < 0 ? r : sys(__NR_listen, fd, 4096);
+}
+
+/* a: resource, b: soft, c: hard; never more than the hard limit there is,
+ * which nobody in a user namespace may raise. */
+static long limit(const struct operation *op)
+{
+	uint64_t now[2];
+	long r = sys(__NR_prlimit64, 0, op->a, 0, now);
+	if (r < 0)
+		return r;
+	uint64_t hard = op->c < now[1] ? op->c : now[1];
+	uint64_t want[2] = {op->b < hard ? op->b : hard, hard};
+	return sys(__NR_prlimit64, 0, op->a, want, 0);
+}
+
+static long write_value(const char *path, const char *value)
+{
+	long fd = sys(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	long r = sys(__NR_write, fd, value, length(value));
+	sys(__NR_close, fd);
+	return r;
+}
+
+/* linux/landlock.h of the build machine may be older than the kernel. */
+struct rules {
+	uint64_t files, network, scopes;
+};
+struct __attribute__((packed)) rule {
+	uint64_t access;
+	int32_t below;
+};
+
+static long add_rule(const struct place *place, const struct operation *op, const char *path)
+{
+	struct statx stat;
+	long fd = look(AT_FDCWD, path, O_PATH, RESOLVE_NO_MAGICLINKS);
+	if (fd == -ENOENT && op->flags & FLAG_OPTIONAL)
+		return 0;
+	long r = fd < 0 ? fd : status(fd, &stat);
+	if (r >= 0) {
+		/* a: rights below a directory, b: those that a file can have. */
+		struct rule rule = {is_dir(&stat) ? op->a : op->a & op->b, (int32_t)fd};
+		r = sys(__NR_landlock_add_rule, place->ruleset, 1, &rule, 0);
+	}
+	if (fd >= 0)
+		sys(__NR_close, fd);
+	return r;
+}
+
+long drop_capabilities(void)
+{
+	/* Bounding set first: it needs CAP_SETPCAP, which capset takes away. */
+	for (int cap = 0; cap < 64; cap++)
+		if (sys(__NR_prctl, PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+			break;
+	sys(__NR_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+	return sys(__NR_capset, &head, none);
+}
+
+static int carry_out(struct place *place, const struct operation *op, const char *first, const char *second,
+		     const char *blob, struct failure *failure)
+{
+	uint32_t stage = STAGE_PROTOCOL;
+	const char *operand = first;
+	long r = 0;
+	switch (op->code) {
+	case OP_ROOT:
+		r = sys(__NR_mount, 0, "/", 0, 0x44000 /* MS_REC|MS_PRIVATE */, 0);
+		if (r < 0)
+			return fail(failure, STAGE_PRIVATE, r, "/");
+		return make_root(place, op, first, failure);
+	case OP_DIR:
+		stage = STAGE_MAKE, r = make_dir(place, first, (uint32_t)op->c);
+		break;
+	case OP_FILE:
+		stage = STAGE_MAKE, r = make_file(place, first, (uint32_t)op->c, blob, op->blob);
+		break;
+	case OP_LINK:
+		stage = STAGE_MAKE, r = make_link(place, first, second);
+		break;
+	case OP_BIND:
+		return bind_tree(place, op, first, second, failure);
+	case OP_TMPFS:
+		r = fresh_tmpfs(op, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+		if (r >= 0)
+			return attach(place, r, op, 1, first, failure);
+		stage = STAGE_MOUNT;
+		break;
+	case OP_PROC:
+		return mount_fresh(place, op, STAGE_PROC, first, failure);
+	case OP_DEVPTS:
+		return mount_fresh(place, op, STAGE_DEVPTS, first, failure);
+	case OP_TEXT:
+		return put_text(place, op, first, blob, failure);
+	case OP_UNMOUNT:
+		stage = STAGE_UNMOUNT;
+		r = sys(__NR_fchdir, place->root);
+		if (r >= 0)
+			r = sys(__NR_umount2, relative(first), MNT_DETACH_);
+		if (r >= 0)
+			r = sys(__NR_unlinkat, place->root, relative(first), AT_REMOVEDIR);
+		sys(__NR_chdir, "/");
+		break;
+	case OP_PIVOT:
+		stage = STAGE_PIVOT, r = pivot(place);
+		break;
+	case OP_SEALROOT: {
+		struct mount_attr attr = {.attr_set = op->a};
+		stage = STAGE_SEALROOT;
+		r = sys(__NR_mount_setattr, AT_FDCWD, "/", 0, &attr, sizeof attr);
+		break;
+	}
+	case OP_LOOPBACK:
+		stage = STAGE_LOOPBACK, r = loopback(op);
+		break;
+	case OP_LISTEN:
+		stage = STAGE_LISTEN, r = listen_inside(place, op, blob);
+		break;
+	case OP_HOSTNAME:
+		stage = STAGE_HOSTNAME, r = sys(__NR_sethostname, first, op->first);
+		break;
+	case OP_RLIMIT:
+		stage = STAGE_RLIMIT, r = limit(op);
+		break;
+	case OP_WRITE:
+		stage = STAGE_WRITE, r = write_value(first, second);
+		if (op->flags & FLAG_OPTIONAL)
+			r = 0;
+		break;
+	case OP_RULESET: {
+		struct rules rules = {op->a, 0, op->b};
+		stage = STAGE_LANDLOCK;
+		r = sys(__NR_landlock_create_ruleset, &rules, sizeof rules, 0);
+		place->ruleset = (int)r;
+		break;
+	}
+	case OP_RULE:
+		stage = STAGE_RULE, r = add_rule(place, op, first);
+		break;
+	case OP_RESTRICT:
+		stage = STAGE_LANDLOCK;
+		r = sys(__NR_landlock_restrict_self, place->ruleset, 0);
+		sys(__NR_close, place->ruleset);
+		break;
+	case OP_KEEP:
+		place->domain = place->ruleset;
+		break;
+	case OP_SEAL:
+		stage = STAGE_CAPS, r = drop_capabilities();
+		if (r < 0)
+			break;
+		stage = STAGE_NNP, r = sys(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		break;
+	case OP_FILTER: {
+		struct sock_fprog program = {(unsigned short)(op->blob / sizeof(struct sock_filter)), (void *)blob};
+		stage = STAGE_SECCOMP;
+		r = sys(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+		break;
+	}
+	default:
+		r = -ENOSYS;
+	}
+	return r < 0 ? fail(failure, stage, r, operand) : 0;
+}
+
+int set_up(struct place *place, const char *list, size_t size, struct failure *failure)
+{
+	for (size_t at = 0; at + sizeof(struct operation) <= size;) {
+		const struct operation *op = (const void *)(list + at);
+		uint64_t need = sizeof *op + (uint64_t)op->first + op->second + op->blob + 2;
+		if (op->code == OP_END)
+			return 0;
+		if (op->size > size - at || need > op->size)
+			break;
+		const char *first = (const char *)(op + 1);
+		const char *second = first + op->first + 1;
+		if (carry_out(place, op, first, second, second + op->second + 1, failure) < 0)
+			return -1;
+		at += op->size;
+	}
+	return fail(failure, STAGE_PROTOCOL, -EBADMSG, "");
+}
