@@ -1,0 +1,115 @@
+package policy
+
+import (
+	"slices"
+)
+
+// AskKind is what an [Ask] is about.
+type AskKind string
+
+// The kinds of things that need the person's approval (D10).
+const (
+	AskHost   AskKind = "host"
+	AskSecret AskKind = "secret"
+	AskSignIn AskKind = "signIn"
+	AskMount  AskKind = "mount"
+	// AskLimit is listed for every limit of a repository; only the node knows
+	// whether it is above its own, and drops those that are not.
+	AskLimit AskKind = "limit"
+	AskSkill AskKind = "skill"
+)
+
+// An Ask is one thing that a repository wants beyond what is free.
+type Ask struct {
+	Kind AskKind `json:"kind"`
+	// Text is a plain line for a person, international names in punycode:
+	// "reach github.com on 443, GET HEAD".
+	Text string `json:"text"`
+	// Value is the name of the secret, sign-in or skill, the path of the
+	// mount, or the key of the limit ("memory").
+	Value  string `json:"value,omitempty"`
+	Source Source `json:"source"`
+}
+
+// Asks lists, in the order of the document, what repositories ask for beyond
+// the free set: the tool's own hosts and registry presets. What a higher layer
+// takes away all the same is not listed.
+func (e *Effective) Asks() []Ask {
+	if e == nil {
+		return nil
+	}
+	return slices.Clone(e.asks)
+}
+
+func (b *builder) asks() {
+	for _, l := range b.e.layers {
+		if trusted(l.name) || l.name == layerTool {
+			continue
+		}
+		for _, r := range l.allow.rules {
+			if !b.free(r) && !b.hopeless(r) {
+				b.e.asks = append(b.e.asks, Ask{Kind: AskHost, Text: "reach " + r.describe(), Source: r.source})
+			}
+		}
+	}
+	b.e.asks = append(b.e.asks, b.wanted...)
+}
+
+// free reports whether a rule needs no approval.
+func (b *builder) free(r *rule) bool {
+	if r.tool {
+		return true
+	}
+	if _, registry := registryClients[r.from.Preset]; registry {
+		return true
+	}
+	if b.e.tool == nil {
+		return false
+	}
+	for _, own := range b.e.tool.Rules {
+		if t, f := newRule(own, Source{}, "", false); f == nil && covers(t, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// want keeps an ask that is not of the network.
+func (b *builder) want(l Layer, kind AskKind, path, value, text string) {
+	if trusted(l.Name) {
+		return
+	}
+	pos := l.Document.At(path)
+	b.wanted = append(b.wanted, Ask{kind, text, value, Source{l.Name, l.source(), pos.Line, pos.Column}})
+}
+
+// hopeless reports whether some other layer allows nothing of what r names.
+func (b *builder) hopeless(r *rule) bool { return b.hopelessBecause(r) != "" }
+
+func (b *builder) hopelessBecause(r *rule) string {
+	for _, l := range b.e.layers {
+		if slices.Contains(l.allow.rules, r) {
+			continue
+		}
+		if !slices.ContainsFunc(l.allow.rules, func(o *rule) bool { return overlap(o, r) }) {
+			return l.name
+		}
+	}
+	return ""
+}
+
+// useless notes rules of lower layers that a higher one leaves nothing of.
+func (b *builder) useless() {
+	for n, l := range b.e.layers {
+		if n == 0 {
+			continue
+		}
+		for _, r := range l.allow.rules {
+			by := b.hopelessBecause(r)
+			if by == "" {
+				continue
+			}
+			b.e.Notes = append(b.e.Notes, Note{Source: r.source, Text: r.label + " has no effect: the " + by + " allows nothing of " + r.describe()})
+		}
+	}
+}
