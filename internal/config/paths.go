@@ -1,0 +1,230 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+)
+
+// maxSocket is the longest path of a socket, in bytes. The kernel has room for
+// 107 (unix(7)); the rest is kept for what is made beside the socket.
+const maxSocket = 100
+
+// Directories of a system node.
+const (
+	systemConfig  = "/etc/mojoup/node.toml"
+	systemState   = "/var/lib/mojoup"
+	systemRuntime = "/run/mojoup"
+)
+
+// Paths are where a node keeps its things. All are absolute.
+type Paths struct {
+	// System is true for a node of the whole machine: that of root.
+	System  bool
+	Config  string // the file of settings
+	State   string // directory: database, approvals
+	Runtime string // directory: socket, staged files; gone at reboot
+	// moved is true where MOJOUP_RUNTIME_DIR names the runtime directory.
+	moved bool
+}
+
+// Socket is where the node of these paths listens.
+func (p Paths) Socket() string { return filepath.Join(p.Runtime, "node.sock") }
+
+// Sockets lists where a client looks for a node, in order: its own, then that
+// of the machine. MOJOUP_RUNTIME_DIR means that one and no other.
+func (p Paths) Sockets() []string {
+	if p.moved || p.System {
+		return []string{p.Socket()}
+	}
+	return []string{p.Socket(), Paths{Runtime: systemRuntime}.Socket()}
+}
+
+// A PathError says why a place cannot be used.
+type PathError struct {
+	Path   string
+	Reason string
+	hint   string
+}
+
+func (e *PathError) Error() string {
+	if e.Path == "" {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Path
+}
+
+// Code is for programs.
+func (e *PathError) Code() string { return "path_unusable" }
+
+// Exit is that of not having found out.
+func (e *PathError) Exit() int { return exitUnknown }
+
+// Hint says what to do.
+func (e *PathError) Hint() string { return e.hint }
+
+const moveRuntime = "name a short directory of your own in MOJOUP_RUNTIME_DIR"
+
+// FindPaths finds the places of uid's node from its environment, and makes
+// none of them. MOJOUP_CONFIG, MOJOUP_STATE_DIR and MOJOUP_RUNTIME_DIR go
+// before everything; then root has those of the machine and anybody else the
+// XDG directories. Without XDG_RUNTIME_DIR the runtime directory lies in
+// /run/user/UID, else it is /tmp/mojoup-UID.
+func FindPaths(getenv func(string) string, uid int) (Paths, error) {
+	return finder{getenv: getenv, uid: uid, run: "/run/user", tmp: "/tmp", home: passwdHome}.find()
+}
+
+// A finder finds paths on a machine that tests can replace.
+type finder struct {
+	getenv   func(string) string
+	uid      int
+	run, tmp string
+	home     func(uid int) string
+}
+
+func (f finder) find() (Paths, error) {
+	p := Paths{System: f.uid == 0}
+	if p.System {
+		p.Config, p.State, p.Runtime = systemConfig, systemState, systemRuntime
+	}
+	for _, moved := range []struct {
+		variable string
+		path     *string
+	}{{"MOJOUP_CONFIG", &p.Config}, {"MOJOUP_STATE_DIR", &p.State}, {"MOJOUP_RUNTIME_DIR", &p.Runtime}} {
+		path := f.getenv(moved.variable)
+		if path == "" {
+			continue
+		}
+		if !filepath.IsAbs(path) {
+			return Paths{}, &PathError{Path: path, Reason: moved.variable + " is not an absolute path", hint: "begin it with /"}
+		}
+		*moved.path = filepath.Clean(path)
+		p.moved = p.moved || moved.path == &p.Runtime
+	}
+	if err := f.fill(&p); err != nil {
+		return Paths{}, err
+	}
+	if n := len(p.Socket()); n > maxSocket {
+		return Paths{}, &PathError{Path: p.Socket(), Reason: fmt.Sprintf("the path of the socket has %d bytes, %d at most can be used", n, maxSocket), hint: moveRuntime}
+	}
+	return p, nil
+}
+
+// fill finds what is not decided yet.
+func (f finder) fill(p *Paths) (err error) {
+	if p.Config == "" {
+		dir, err := f.xdg("XDG_CONFIG_HOME", ".config", "MOJOUP_CONFIG")
+		if err != nil {
+			return err
+		}
+		p.Config = filepath.Join(dir, "mojoup", "node.toml")
+	}
+	if p.State == "" {
+		dir, err := f.xdg("XDG_STATE_HOME", ".local/state", "MOJOUP_STATE_DIR")
+		if err != nil {
+			return err
+		}
+		p.State = filepath.Join(dir, "mojoup")
+	}
+	if p.Runtime == "" {
+		p.Runtime, err = f.runtime()
+	}
+	return err
+}
+
+// xdg finds a base directory. Relative ones are to be ignored, as the XDG
+// specification has it.
+func (f finder) xdg(variable, below, instead string) (string, error) {
+	if dir := f.getenv(variable); filepath.IsAbs(dir) {
+		return filepath.Clean(dir), nil
+	}
+	home := f.getenv("HOME")
+	if !filepath.IsAbs(home) {
+		home = f.home(f.uid)
+	}
+	if !filepath.IsAbs(home) {
+		return "", &PathError{Reason: "there is no home directory: HOME is not set and uid " + strconv.Itoa(f.uid) + " has none", hint: "set HOME, or name the place in " + instead}
+	}
+	return filepath.Join(home, below), nil
+}
+
+// runtime finds a directory that is gone at reboot and belongs to this user.
+func (f finder) runtime() (string, error) {
+	for _, dir := range []string{f.getenv("XDG_RUNTIME_DIR"), filepath.Join(f.run, strconv.Itoa(f.uid))} {
+		if filepath.IsAbs(dir) && f.owns(dir) {
+			return filepath.Join(filepath.Clean(dir), "mojoup"), nil
+		}
+	}
+	dir := filepath.Join(f.tmp, "mojoup-"+strconv.Itoa(f.uid))
+	return dir, checkRuntime(dir, f.uid)
+}
+
+// owns reports whether dir is a directory of this user.
+func (f finder) owns(dir string) bool {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	uid, ok := ownerOf(info)
+	return ok && uid == f.uid
+}
+
+// MakeRuntime makes the runtime directory for this process's user, 0700 (0755
+// for a system node, whose socket others may reach), and refuses one that is
+// not ours: whoever owns it could put a socket of their own there.
+func (p Paths) MakeRuntime() error {
+	mode := fs.FileMode(0o700)
+	if p.System && !p.moved {
+		mode = 0o755
+	}
+	if err := os.MkdirAll(filepath.Dir(p.Runtime), 0o755); err != nil {
+		return &PathError{Path: p.Runtime, Reason: "the runtime directory cannot be made (" + innermost(err).Error() + ")", hint: moveRuntime}
+	}
+	if err := os.Mkdir(p.Runtime, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &PathError{Path: p.Runtime, Reason: "the runtime directory cannot be made (" + innermost(err).Error() + ")", hint: moveRuntime}
+	}
+	return checkRuntime(p.Runtime, os.Geteuid())
+}
+
+// CheckRuntime refuses a runtime directory that is not ours. One that is
+// missing is no error: then no node runs there.
+func (p Paths) CheckRuntime() error { return checkRuntime(p.Runtime, os.Geteuid()) }
+
+// checkRuntime looks at the directory itself: in /tmp anybody can make a
+// symbolic link of that name.
+func checkRuntime(dir string, uid int) error {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	refuse := func(reason string) error { return &PathError{Path: dir, Reason: reason, hint: moveRuntime} }
+	switch owner, ok := 0, false; {
+	case err != nil:
+		return refuse("the runtime directory cannot be read (" + innermost(err).Error() + ")")
+	case info.Mode()&fs.ModeSymlink != 0:
+		return refuse("the runtime directory is a symbolic link")
+	case !info.IsDir():
+		return refuse("the runtime directory is not a directory")
+	default:
+		if owner, ok = ownerOf(info); !ok || owner != uid {
+			return refuse(fmt.Sprintf("the runtime directory belongs to uid %d and not to uid %d", owner, uid))
+		}
+		if info.Mode().Perm()&0o022 != 0 {
+			return refuse("others may write the runtime directory")
+		}
+	}
+	return nil
+}
+
+// passwdHome asks the system's list of users.
+func passwdHome(uid int) string {
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
+}
