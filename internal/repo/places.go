@@ -168,5 +168,5 @@ func underAny(path string, roots []string) bool {
 
 // under reports whether path is root or lies below it.
 func under(path, root string) bool {
-	return path == root || root == "/" || strings.HasPrefix(path, root+"/")
+	return root != "" && (path == root || root == "/" || strings.HasPrefix(path, root+"/"))
 }

@@ -121,4 +121,3 @@ func openFailure(top string, err error) error {
 	}
 	return policyError(top, fmt.Sprintf("cannot be read: %v", err), "look at it with ls -l", err)
 }
-

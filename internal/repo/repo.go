@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -42,6 +43,8 @@ type Repository struct {
 	Worktree          string
 	// Device and Inode identify Top.
 	Device, Inode uint64
+	// Writable reports whether the reader may make files in Top.
+	Writable bool
 	// Links are the symbolic links that the spelled paths and git's own
 	// pointers lead through, so that the same spellings work elsewhere.
 	Links []Link
@@ -126,6 +129,7 @@ func Look(dir string) (Repository, error) {
 	r.Dir = real
 	r.Given = given(dir, real, r.Top)
 	r.addLinks(dir)
+	r.Writable = writable(r.Top)
 	info, err := lstat(r.Top)
 	if err != nil {
 		return Repository{}, unreadable(r.Top, err)
@@ -149,30 +153,32 @@ func given(dir, real, top string) string {
 
 // addLinks notes every symbolic link on the way to path.
 func (r *Repository) addLinks(path string) {
+	for _, link := range Links(path) {
+		if !slices.Contains(r.Links, link) {
+			r.Links = append(r.Links, link)
+		}
+	}
+}
+
+// Links are the symbolic links that a path leads through, outermost first,
+// itself included; those before the first name that is missing.
+func Links(path string) []Link {
+	var out []Link
 	cur := "/"
 	for name := range strings.SplitSeq(strings.Trim(filepath.Clean(path), "/"), "/") {
 		at := filepath.Join(cur, name)
 		info, err := lstat(at)
 		if err != nil {
-			return
+			return out
 		}
 		cur = at
 		if info.Mode()&fs.ModeSymlink == 0 {
 			continue
 		}
-		to, err := filepath.EvalSymlinks(at)
-		if err != nil {
-			return
+		if cur, err = filepath.EvalSymlinks(at); err != nil {
+			return out
 		}
-		cur = to
-		link := Link{At: at, To: to}
-		for _, have := range r.Links {
-			if have == link {
-				link = Link{}
-			}
-		}
-		if link.At != "" {
-			r.Links = append(r.Links, link)
-		}
+		out = append(out, Link{At: at, To: cur})
 	}
+	return out
 }

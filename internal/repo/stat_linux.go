@@ -18,3 +18,6 @@ func identity(info fs.FileInfo) (device, inode, links uint64) {
 	}
 	return 0, 0, 0
 }
+
+// writable reports whether this process may make entries in dir.
+func writable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }

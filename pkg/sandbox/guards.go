@@ -346,5 +346,5 @@ func strengths(t Tree, shared []string) []Fact {
 
 // under reports whether path is root or lies below it.
 func under(path, root string) bool {
-	return path == root || root == "/" || strings.HasPrefix(path, root+"/")
+	return root != "" && (path == root || root == "/" || strings.HasPrefix(path, root+"/"))
 }

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/pem"
+	"path/filepath"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// certificates makes programs trust what the proxy signs: the system's own
+// bundle, read by most of them, is covered by one with the session's authority
+// at its end, and the same is there for those that are told by a variable.
+func (b *builder) certificates() {
+	b.add(sandbox.Mount{Kind: sandbox.Text, Target: caFile, Content: b.in.SessionCA})
+	var system []byte
+	if len(b.in.Host.Bundles) > 0 {
+		system = b.in.Host.Bundles[0].Content
+	} else {
+		b.note("no bundle of certificate authorities was found: programs inside trust only what the proxy signs")
+	}
+	combined := bundle(append([][]byte{system}, append(b.in.Host.ExtraCAs, b.in.SessionCA)...)...)
+	b.add(sandbox.Mount{Kind: sandbox.Text, Target: bundleFile, Content: combined})
+	for _, found := range b.in.Host.Bundles {
+		if found.Path == bundleFile || underAny(found.Path, []string{"/nix", "/usr"}) && !b.bound(found.Path) {
+			continue
+		}
+		b.add(sandbox.Mount{Kind: sandbox.Text, Target: found.Path, Content: combined})
+	}
+}
+
+// bundle joins the certificates of several PEM texts, each once. Anything else
+// in them stays outside: a file that a variable names may hold a key as well.
+func bundle(texts ...[]byte) []byte {
+	var out bytes.Buffer
+	seen := map[string]bool{}
+	for _, text := range texts {
+		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+			if block.Type != "CERTIFICATE" || seen[string(block.Bytes)] {
+				continue
+			}
+			seen[string(block.Bytes)] = true
+			_ = pem.Encode(&out, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a Buffer does not fail
+		}
+	}
+	return out.Bytes()
+}
+
+// ignores is the person's global gitignore and the placeholders: without it
+// git clean inside would try to remove them.
+func (b *builder) ignores(protect []sandbox.Protection) {
+	var text strings.Builder
+	text.Write(b.in.Host.Ignore)
+	if n := text.Len(); n > 0 && b.in.Host.Ignore[n-1] != '\n' {
+		text.WriteByte('\n')
+	}
+	for _, p := range protect {
+		rel, err := filepath.Rel(b.in.Repository.Top, p.Path)
+		if p.Guard == sandbox.HoldDir && err == nil && filepath.IsLocal(rel) && !under(p.Path, b.in.Repository.GitDir) {
+			text.WriteString("/" + rel + "/\n")
+		}
+	}
+	b.text(ignoreFile, text.String())
+}

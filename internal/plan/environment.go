@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+)
+
+// callerNames are the variables that a session takes over from its caller;
+// those that end in '_' stand for all that begin so.
+var callerNames = []string{"COLORTERM", "HOME", "LANG", "LC_", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER"}
+
+// neverNames point at sockets and services of the host, which do not exist
+// inside: with them, programs would wait for nobody.
+var neverNames = []string{
+	"BUILDKIT_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST", "GNOME_KEYRING_CONTROL",
+	"GPG_AGENT_INFO", "INVOCATION_ID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "PULSE_SERVER", "SSH_AGENT_PID", "SSH_AUTH_SOCK",
+	"TMUX", "VSCODE_IPC_HOOK_CLI", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR",
+}
+
+// CallerEnv is the part of a caller's environment that may go into a session
+// without being asked for by name.
+func CallerEnv(environ []string) []string {
+	var out []string
+	for _, kv := range environ {
+		name, _, ok := strings.Cut(kv, "=")
+		if ok && slices.ContainsFunc(callerNames, func(n string) bool {
+			return name == n || strings.HasSuffix(n, "_") && strings.HasPrefix(name, n)
+		}) {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// variable is the last value that the caller sent for a name.
+func (b *builder) variable(name string) string {
+	for _, kv := range slices.Backward(b.in.Env) {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// environment is the whole of it, sorted: the caller's, who and where, the way
+// out, whom to trust, git, and what was asked for by name.
+func (b *builder) environment() []string {
+	vars := map[string]string{}
+	set := func(kvs ...string) {
+		for _, kv := range kvs {
+			name, value, _ := strings.Cut(kv, "=")
+			vars[name] = value
+		}
+	}
+	set(proxyBlock()...)
+	set(trustBlock()...)
+	set(b.gitBlock()...)
+	set(b.installers()...)
+	set(b.in.Env...)
+	// These are facts, whatever a caller says.
+	u := b.in.User
+	set("HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name, "SHELL="+b.shell(),
+		"PATH="+strings.Join(b.path, ":"), "XDG_RUNTIME_DIR="+b.runtimeDir())
+	if vars["TERM"] == "" {
+		vars["TERM"] = "dumb"
+	}
+	if vars["LANG"] == "" {
+		vars["LANG"] = "C.UTF-8"
+	}
+	var out []string
+	for name, value := range vars {
+		if name != "XDG_RUNTIME_DIR" && slices.Contains(neverNames, name) {
+			b.note("%s names a service of the host and is left out", name)
+			continue
+		}
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out)
+	slices.Sort(b.notes)
+	return out
+}
+
+// proxyBlock is in both spellings: curl reads http_proxy only in lower case,
+// others only upper. NO_PROXY holds the loopback and nothing else, so that no
+// request bypasses the proxy to an address that it would refuse.
+func proxyBlock() []string {
+	var out []string
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
+		out = append(out, name+"=http://"+Proxy, strings.ToLower(name)+"=http://"+Proxy)
+	}
+	const none = "127.0.0.1,localhost,::1"
+	return append(out, "NO_PROXY="+none, "no_proxy="+none, "NODE_USE_ENV_PROXY=1")
+}
+
+// trustBlock is the second belt beside the system's bundle. Those that replace
+// a program's authorities get all of them, those that add get only ours.
+func trustBlock() []string {
+	out := []string{"NODE_EXTRA_CA_CERTS=" + caFile, "DENO_CERT=" + caFile}
+	for _, name := range []string{
+		"AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CODEX_CA_CERTIFICATE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE",
+	} {
+		out = append(out, name+"="+bundleFile)
+	}
+	return out
+}
+
+// gitBlock is configuration by environment: it reaches every git inside and no
+// file of the host.
+func (b *builder) gitBlock() []string {
+	r := b.in.Repository
+	type kv struct{ key, value string }
+	config := []kv{
+		{"core.excludesFile", ignoreFile},
+		// The monitor's socket would lie in the shared git directory.
+		{"core.fsmonitor", "false"},
+		// The host's helpers and keys are not there: an empty helper ends the
+		// list, and a commit that must be signed would fail.
+		{"credential.helper", ""},
+		{"commit.gpgsign", "false"},
+		{"tag.gpgsign", "false"},
+	}
+	if r.GitDir != "" {
+		for _, root := range b.repositoryRoots() {
+			config = append(config, kv{"safe.directory", root})
+		}
+		// Both rewrite files that are read-only inside.
+		config = append(config, kv{"repack.updateServerInfo", "false"})
+		if r.Tree.Linked() {
+			config = append(config, kv{"gc.auto", "0"}, kv{"maintenance.auto", "false"})
+		}
+	}
+	if a := b.in.Author; a.Name != "" {
+		config = append(config, kv{"user.name", a.Name})
+	}
+	if a := b.in.Author; a.Email != "" {
+		config = append(config, kv{"user.email", a.Email})
+	}
+	out := []string{"GIT_CONFIG_COUNT=" + itoa(len(config)), "GIT_TERMINAL_PROMPT=0"}
+	for i, c := range config {
+		out = append(out, "GIT_CONFIG_KEY_"+itoa(i)+"="+c.key, "GIT_CONFIG_VALUE_"+itoa(i)+"="+c.value)
+	}
+	return out
+}

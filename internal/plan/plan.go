@@ -1,0 +1,287 @@
+// Package plan promises to turn what is wanted and what is there into what a
+// sandbox is to be: a pure function of values. It opens no file and knows no
+// kernel; package host looks at the machine for it.
+package plan
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// Proxy is where every program inside finds the way out.
+const Proxy = "127.0.0.1:3128"
+
+// Where the session's own files lie inside.
+const (
+	runDir     = "/run/mojoup"
+	caFile     = runDir + "/ca.pem"     // the session's authority alone
+	bundleFile = runDir + "/bundle.pem" // with those of the host
+	ignoreFile = runDir + "/gitignore"
+)
+
+// Input is everything that a plan depends on.
+type Input struct {
+	// ID names the sandbox, see sandbox.Spec.
+	ID         string
+	Repository repo.Repository
+	User       User
+	Host       Host
+	// Env is what the caller sent, KEY=VALUE: the variables that [CallerEnv]
+	// lets through, then what was asked for by name. The last of a name wins.
+	Env []string
+	// Author is who commits inside, empty where git on the host has none.
+	Author Author
+	// SessionCA is the session's certificate authority, PEM.
+	SessionCA []byte
+	// Limits are those of the effective policy and the settings.
+	Limits sandbox.Limits
+	// Private are the node's own directories, which nothing inside may see.
+	Private []string
+	// WorkDir is the directory of the node over which engines mount.
+	WorkDir string
+}
+
+// User is the person on whose behalf the session runs.
+type User struct {
+	Name, Group string // of passwd and group; empty where there is none
+	UID, GID    int
+	Groups      []int
+	Home        string // as passwd spells it
+	Shell       string
+}
+
+// Author is git's user.name and user.email.
+type Author struct{ Name, Email string }
+
+// A Plan is a complete specification and what people should know of it.
+type Plan struct {
+	Spec sandbox.Spec
+	// Dir is the working directory inside, as the person spelled it.
+	Dir string
+	// Facts are what holds less than one might think, before it was tried.
+	Facts []sandbox.Fact
+	// Notes are what could not be had, one sentence each.
+	Notes []string
+}
+
+// An Error says why no plan can be made.
+type Error struct {
+	What   string
+	Advice string
+}
+
+func (e *Error) Error() string { return e.What }
+
+// Hint is the next step for people.
+func (e *Error) Hint() string { return e.Advice }
+
+// Make plans one session. It fails with a [*Error], or with a
+// [*sandbox.GuardError] where a path of the repository cannot be protected.
+func Make(in Input) (Plan, error) {
+	if in.Host.OS != "linux" {
+		return Plan{}, &Error{What: "sandboxes need Linux", Advice: "run the node on Linux, or in a Linux virtual machine"}
+	}
+	in.User = in.User.complete()
+	if err := in.check(); err != nil {
+		return Plan{}, err
+	}
+	protect, facts, err := sandbox.Guards(in.Repository.Tree)
+	if err != nil {
+		return Plan{}, err
+	}
+	b := &builder{in: in, home: in.User.Home}
+	if n := in.Host.At[in.User.Home]; n.Real != "" {
+		b.home = n.Real
+	}
+	b.system()
+	b.identity()
+	b.scratch()
+	b.toolchains()
+	b.certificates()
+	b.ignores(protect)
+	b.repository()
+	env := b.environment()
+	return Plan{
+		Spec: sandbox.Spec{
+			ID:       in.ID,
+			Identity: sandbox.Identity{UID: in.User.UID, GID: in.User.GID, Groups: in.User.Groups},
+			Hostname: hostname,
+			Mounts:   b.mounts,
+			Protect:  protect,
+			Proxy:    Proxy,
+			Env:      env,
+			Limits:   in.Limits,
+			Checks:   b.checks(protect),
+			WorkDir:  in.WorkDir,
+		},
+		Dir:   b.workDir(),
+		Facts: facts,
+		Notes: append(slices.Clone(in.Repository.Notes), b.notes...),
+	}, nil
+}
+
+// hostname is the same in every sandbox: the machine's own is nobody's
+// business inside.
+const hostname = "sandbox"
+
+// complete gives a person without a passwd entry what programs expect.
+func (u User) complete() User {
+	if u.Name == "" {
+		u.Name = "user"
+		if u.UID == 0 {
+			u.Name = "root"
+		}
+	}
+	if u.Group == "" {
+		u.Group = u.Name
+	}
+	if u.Shell == "" {
+		u.Shell = "/bin/sh"
+	}
+	switch u.Home {
+	case "", "/", "/nonexistent", "/dev/null", "/var/empty":
+		u.Home = "/home/" + u.Name
+	}
+	u.Home = filepath.Clean(u.Home)
+	return u
+}
+
+func (in Input) check() error {
+	for what, value := range map[string]string{"user name": in.User.Name, "group name": in.User.Group, "home directory": in.User.Home, "shell": in.User.Shell} {
+		if strings.ContainsAny(value, ":\n\x00") {
+			return &Error{What: fmt.Sprintf("the %s %q cannot stand in a passwd file", what, value), Advice: "correct the user's entry"}
+		}
+	}
+	if !filepath.IsAbs(in.User.Home) {
+		return &Error{What: fmt.Sprintf("the home directory %q is not an absolute path", in.User.Home), Advice: "correct the user's entry"}
+	}
+	for _, kv := range in.Env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
+			return &Error{What: fmt.Sprintf("the variable %q is not of the form KEY=VALUE", name), Advice: "correct --env"}
+		}
+	}
+	if in.Repository.Top == "" || in.Repository.Tree.Top != in.Repository.Top {
+		return &Error{What: "BUG: a plan without a repository"}
+	}
+	return nil
+}
+
+// builder collects the mounts in their order.
+type builder struct {
+	in     Input
+	home   string // real path
+	mounts []sandbox.Mount
+	path   []string // PATH inside
+	notes  []string
+	frozen map[string]bool // toolchain directories that are read-only inside
+}
+
+func (b *builder) add(m ...sandbox.Mount)       { b.mounts = append(b.mounts, m...) }
+func (b *builder) note(format string, a ...any) { b.notes = append(b.notes, fmt.Sprintf(format, a...)) }
+func (b *builder) text(target, content string)  { b.add(textFile(target, content)) }
+func (b *builder) stands(path string) (Node, bool) {
+	n, ok := b.in.Host.At[path]
+	return n, ok && n.Kind != Absent
+}
+
+func textFile(target, content string) sandbox.Mount {
+	return sandbox.Mount{Kind: sandbox.Text, Target: target, Content: []byte(content)}
+}
+
+// bound reports whether path lies in something of the host that is already
+// mounted, so that what stands there on the host stands there inside.
+func (b *builder) bound(path string) bool {
+	inside := false
+	for _, m := range b.mounts {
+		if under(path, m.Target) && m.Kind != sandbox.Link && (m.Kind != sandbox.Text || path == m.Target) {
+			inside = m.Kind == sandbox.Bind && m.Source == m.Target
+		}
+	}
+	return inside
+}
+
+// links makes the symbolic links of the host that a spelled path leads through.
+func (b *builder) links(links []repo.Link) {
+	for _, l := range links {
+		made := slices.ContainsFunc(b.mounts, func(m sandbox.Mount) bool { return m.Target == l.At })
+		if made || b.bound(l.At) || underAny(l.At, b.repositoryRoots()) {
+			continue
+		}
+		b.add(sandbox.Mount{Kind: sandbox.Link, Source: l.To, Target: l.At})
+	}
+}
+
+// repositoryRoots are the directories that hold the repository, outermost
+// first and none inside another.
+func (b *builder) repositoryRoots() []string {
+	r := b.in.Repository
+	var roots []string
+	for _, dir := range []string{r.Top, r.CommonDir, r.GitDir} {
+		if dir != "" && !underAny(dir, roots) {
+			roots = append(roots, dir)
+		}
+	}
+	return slices.DeleteFunc(roots, func(dir string) bool {
+		return slices.ContainsFunc(roots, func(other string) bool { return other != dir && under(dir, other) })
+	})
+}
+
+func (b *builder) repository() {
+	for _, root := range b.repositoryRoots() {
+		b.add(sandbox.Mount{Kind: sandbox.Bind, Source: root, Target: root, Access: sandbox.ReadWrite})
+	}
+	b.links(b.in.Repository.Links)
+	if !b.in.Repository.Writable {
+		b.note("you may not write in %s, so the session cannot either", b.in.Repository.Top)
+	}
+}
+
+// workDir is the directory that the person was in, spelled as they did where
+// the links on the way exist inside.
+func (b *builder) workDir() string {
+	r := b.in.Repository
+	if rel, err := filepath.Rel(r.Top, r.Dir); err == nil && r.Given != "" {
+		return filepath.Join(r.Given, rel)
+	}
+	return r.Dir
+}
+
+// checks are what the sandbox must find true of itself.
+func (b *builder) checks(protect []sandbox.Protection) []sandbox.Check {
+	r := b.in.Repository
+	out := []sandbox.Check{
+		{Kind: sandbox.MustBeSame, Path: r.Top, Device: r.Device, Inode: r.Inode},
+		{Kind: sandbox.MustWrite, Path: b.home},
+		{Kind: sandbox.MustNotOpen, Path: "/etc/shadow"},
+		{Kind: sandbox.MustNotOpen, Path: filepath.Join(b.home, ".ssh")},
+	}
+	if r.Writable {
+		out = append(out, sandbox.Check{Kind: sandbox.MustWrite, Path: r.Top})
+	}
+	for _, dir := range b.in.Private {
+		out = append(out, sandbox.Check{Kind: sandbox.MustNotOpen, Path: dir})
+	}
+	for _, p := range protect {
+		if p.Guard == sandbox.Freeze || p.Guard == sandbox.HoldDir || p.Guard == sandbox.HoldFile {
+			out = append(out, sandbox.Check{Kind: sandbox.MustNotWrite, Path: p.Path})
+		}
+	}
+	return out
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// under reports whether path is root or lies below it.
+func under(path, root string) bool {
+	return root != "" && (path == root || root == "/" || strings.HasPrefix(path, root+"/"))
+}
+
+func underAny(path string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool { return under(path, root) })
+}
