@@ -1,0 +1,136 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// denialText is what a denied program, and the agent that reads its output,
+// gets to see. It must be short, say that it is a decision and not a fault,
+// and leave one thing to do.
+func denialText(v Verdict) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "This request was denied by policy. It is a decision, not a fault; trying again or another way gives the same answer.\n\n")
+	fmt.Fprintf(&b, "  request  %s\n", described(v))
+	fmt.Fprintf(&b, "  reason   %s\n", orNone(v.Reason))
+	if v.Rule != "" {
+		fmt.Fprintf(&b, "  rule     %s\n", ruleOf(v))
+	} else if v.Layer != "" {
+		fmt.Fprintf(&b, "  layer    %s\n", v.Layer)
+	}
+	fmt.Fprintf(&b, "  id       %s\n\n", v.ID)
+	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change .mojoup/policy.json.\n", urlOf(v))
+	return b.String()
+}
+
+// refusedText is for a request that no policy was asked about.
+func refusedText(v Verdict) string {
+	return fmt.Sprintf("mojoup-node did not accept this request: %s.\nid %s\n", v.Reason, v.ID)
+}
+
+// denialPhrase is a reason phrase (RFC 9112, section 4): one line of plain
+// ASCII, because it stands in a status line.
+func denialPhrase(v Verdict) string {
+	return printable(fmt.Sprintf("Denied by policy, id %s: %s", v.ID, orNone(v.Reason)), 200)
+}
+
+func described(v Verdict) string {
+	where := joinHostPort(v.Host, v.Port)
+	if v.Method == "" || v.Path == "" {
+		return where
+	}
+	return printable(v.Method+" "+where+v.Path, 300)
+}
+
+func ruleOf(v Verdict) string {
+	if v.Layer == "" {
+		return v.Rule
+	}
+	return fmt.Sprintf("%s (%s)", v.Rule, v.Layer)
+}
+
+func urlOf(v Verdict) string {
+	scheme, host := "https", joinHostPort(v.Host, v.Port)
+	switch v.Port {
+	case portHTTP:
+		scheme, host = "http", bracket(v.Host)
+	case portHTTPS:
+		host = bracket(v.Host)
+	}
+	path := v.Path
+	if !strings.HasPrefix(path, "/") {
+		path = "/"
+	}
+	return printable(scheme+"://"+host+path, 300)
+}
+
+func orNone(reason string) string {
+	if reason == "" {
+		return "no rule allows it"
+	}
+	return reason
+}
+
+// printable keeps a line a line.
+func printable(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	if len(s) > most {
+		s = s[:most-3] + "..."
+	}
+	return s
+}
+
+// answer writes a text of our own.
+func answer(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+// unreachable says in one sentence, without addresses, why a host could not be
+// reached. This is a fault of the network or the host, not a denial.
+func unreachable(host string, err error) string {
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Sprintf("%s does not exist: no such name.", host)
+	case errors.As(err, &dns):
+		return fmt.Sprintf("the name %s could not be resolved.", host)
+	case errors.As(err, &unknown):
+		return fmt.Sprintf("%s shows a certificate of an authority that this node does not trust.", host)
+	case errors.As(err, &name):
+		return fmt.Sprintf("%s shows a certificate that is not for this name.", host)
+	case errors.As(err, &cert):
+		return fmt.Sprintf("%s shows a certificate that is not valid.", host)
+	case errors.As(err, &record):
+		return fmt.Sprintf("%s does not speak TLS on this port.", host)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("%s refused the connection.", host)
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return fmt.Sprintf("there is no way from this node to %s.", host)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+		return fmt.Sprintf("%s did not answer in time.", host)
+	}
+	return fmt.Sprintf("the connection to %s failed.", host)
+}

@@ -1,0 +1,322 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+// An exchange is one request that was allowed, on its way.
+type exchange struct {
+	link    *link
+	v       *pending
+	to      target
+	path    string // in normal form, as it was judged
+	query   string
+	asked   bool // the path was followed by a question mark
+	opened  []netip.Prefix
+	upgrade bool
+	w       http.ResponseWriter
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// ServeHTTP answers every request that is read: plain ones to the proxy, and
+// those in a tunnel whose TLS is ended.
+func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l, _ := r.Context().Value(linkKey{}).(*link)
+	if l == nil {
+		http.Error(w, "BUG: a request on no connection", http.StatusInternalServerError)
+		return
+	}
+	s.work.Add(1)
+	defer s.work.Done()
+	defer func() {
+		if l.hijacked.Load() {
+			close(l.done)
+		}
+	}()
+	v := s.begin(l)
+	defer v.settle()
+	// Without this a denial would wait for the body that it is meant to spare.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	switch {
+	case r.RequestURI == refusedTarget && refusalOf(l) != nil:
+		s.refuse(w, v, refusalOf(l))
+	case l.denied != nil:
+		v.drop()
+		s.explain(w, r, l)
+	case l.inner.host == "" && isHealth(r):
+		v.drop()
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		s.pass(w, r, l, v)
+	}
+}
+
+// refuse answers what is no request, and ends the connection.
+func (s *serving) refuse(w http.ResponseWriter, v *pending, why *refusal) {
+	w.Header().Set("Connection", "close")
+	answer(w, why.status, refusedText(v.deny(why.reason)))
+}
+
+// explain answers on a connection that leads nowhere. The first request
+// completes the verdict of its CONNECT.
+func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
+	l.told.Do(func() {
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		if normal, err := policy.NormalPath(path); err == nil {
+			path = normal
+		}
+		l.denied.update(func(v *Verdict) {
+			v.Method, v.Path = r.Method, path[:min(len(path), maxRecordedPath)]
+		})
+	})
+	w.Header().Set("Connection", "close")
+	answer(w, l.status, denialText(l.denied.settle()))
+}
+
+func isHealth(r *http.Request) bool {
+	host := r.Host
+	if r.URL.Host != "" {
+		host = r.URL.Host
+	}
+	host, _, _ = strings.Cut(host, ":")
+	return host == ownHost && r.URL.Path == healthPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
+
+// pass judges a request and sends it on.
+func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pending) {
+	x, why := s.exchange(r, l)
+	v.about(x.to.host, x.to.port, r.Method, x.path)
+	if why != nil {
+		s.refuse(w, v, why)
+		return
+	}
+	d, loaded := s.judge(policy.Request{Host: x.to.host, Port: x.to.port, TLS: l.tls, Method: r.Method, Path: x.path})
+	v.decide(d)
+	switch {
+	case !loaded:
+		s.deny(w, r, v.settle(), http.StatusServiceUnavailable)
+		return
+	case !d.Allowed:
+		s.deny(w, r, v.settle(), http.StatusForbidden)
+		return
+	}
+	x.v, x.w, x.opened = v, w, d.Addresses
+	if x.upgrade {
+		// What follows the head is no HTTP. If the host does not switch, the
+		// connection ends, so that it is never read as HTTP either.
+		w.Header().Set("Connection", "close")
+	}
+	s.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+}
+
+// deny answers 403. A request with a body ends its connection: the body is
+// never read.
+func (s *serving) deny(w http.ResponseWriter, r *http.Request, v Verdict, status int) {
+	if r.ContentLength != 0 || upgrading(r) {
+		w.Header().Set("Connection", "close")
+	}
+	answer(w, status, denialText(v))
+}
+
+// exchange reads where a request wants to go. What it could find out is
+// returned with a refusal too, for the record.
+func (s *serving) exchange(r *http.Request, l *link) (*exchange, *refusal) {
+	x := &exchange{link: l, upgrade: upgrading(r)}
+	rest, why := x.target(r, l)
+	if why != nil {
+		return x, why
+	}
+	path, query, asked := strings.Cut(rest, "?")
+	normal, err := policy.NormalPath(path)
+	if err != nil {
+		return x, malformed(err.Error())
+	}
+	x.path, x.query, x.asked = normal, query, asked
+	if normal == "*" && r.Method != http.MethodOptions {
+		return x, malformed("the target * belongs to OPTIONS")
+	}
+	return x, nil
+}
+
+// target takes the host off the request's target and returns the rest.
+func (x *exchange) target(r *http.Request, l *link) (rest string, why *refusal) {
+	if l.inner.host != "" {
+		x.to = l.inner
+		if r.Method == http.MethodConnect {
+			return "", malformed("CONNECT inside a tunnel")
+		}
+		if !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" {
+			return "", malformed("the target inside a tunnel is not a path")
+		}
+		if !agrees(r.Host, l.inner) {
+			return "", &refusal{status: http.StatusMisdirectedRequest, reason: "the request names " + printable(r.Host, 300) + ", not the host of its tunnel"}
+		}
+		return r.RequestURI, nil
+	}
+	if r.Method == http.MethodConnect {
+		return "", malformed("CONNECT is not the first request of its connection")
+	}
+	after, ok := cutScheme(r.RequestURI)
+	if !ok {
+		return "", malformed("this is a proxy: the target must be http://HOST/PATH, or CONNECT HOST:PORT")
+	}
+	authority := authorityOf(after)
+	x.to, why = parseAuthority(authority, portHTTP)
+	return after[len(authority):], why
+}
+
+// refusalOf returns why the connection of r is not read any further, or nil.
+func refusalOf(l *link) *refusal {
+	if l.reader == nil {
+		return nil
+	}
+	return l.reader.refused.Load()
+}
+
+// upgrading is [upgrades] for a request that net/http has read.
+func upgrading(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.ProtoMinor == 1 &&
+		upgrades(r.Header["Connection"], r.Header["Upgrade"], r.ContentLength != 0)
+}
+
+// newForward sends requests on. It is one for the session: what differs is in
+// the exchange that the request's context holds.
+func (s *serving) newForward() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		Transport:      roundTrip(s.roundTrip),
+		FlushInterval:  -1, // an event that waits is an event lost
+		BufferPool:     bufferPool{},
+		ModifyResponse: modifyResponse,
+		ErrorHandler:   s.failed,
+	}
+}
+
+// endToEnd are fields that a client cannot have removed by naming them in
+// Connection: they say who asks and for what.
+var endToEnd = []string{"Authorization", "Cookie", "Content-Type", "Content-Encoding", "X-Api-Key"}
+
+func rewrite(pr *httputil.ProxyRequest) {
+	x := exchangeOf(pr.In.Context())
+	in, out := pr.In, pr.Out
+	scheme, plainPort := "http", uint16(portHTTP)
+	if x.link.tls {
+		scheme, plainPort = "https", portHTTPS
+	}
+	out.Host = bracket(x.to.host)
+	if x.to.port != plainPort {
+		out.Host = x.to.String()
+	}
+	out.URL = &url.URL{Scheme: scheme, Host: x.to.String(), RawQuery: x.query, ForceQuery: x.asked && x.query == ""}
+	if x.path == "*" {
+		out.URL.Opaque = "*"
+	} else {
+		out.URL.RawPath = x.path
+		out.URL.Path, _ = url.PathUnescape(x.path)
+	}
+	// The reverse proxy took these for a server's business; to us they are the
+	// client's words to the host.
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if v, ok := in.Header[name]; ok {
+			out.Header[name] = v
+		}
+	}
+	for _, name := range endToEnd {
+		if v, ok := in.Header[name]; ok {
+			out.Header[name] = v
+		}
+	}
+	out.Header.Del("Http2-Settings")
+	if !x.upgrade {
+		out.Header.Del("Upgrade")
+		out.Header.Del("Connection")
+	}
+	if in.ProtoMajor < 2 {
+		out.Header.Del("Te")
+	}
+	out.Trailer = in.Trailer // shared: it is filled when the body has ended
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip makes a function a transport.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+var errPathChanged = errors.New("BUG: the path that was judged is not the path that would be sent")
+
+// roundTrip sends a request that was allowed, and records that as soon as it
+// is known where it goes: before its first byte.
+func (s *serving) roundTrip(r *http.Request) (*http.Response, error) {
+	x := exchangeOf(r.Context())
+	if x == nil || r.URL.EscapedPath() != x.path && x.path != "*" {
+		return nil, errPathChanged
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if a, ok := addrOf(info.Conn); ok {
+			x.v.reached(a)
+		}
+	}}
+	h2 := r.ProtoMajor == 2
+	return s.transport(x.opened, h2).RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+}
+
+func modifyResponse(res *http.Response) error {
+	// The client would try to reach the alternative past this proxy.
+	res.Header.Del("Alt-Svc")
+	x := exchangeOf(res.Request.Context())
+	switched := res.StatusCode == http.StatusSwitchingProtocols
+	switch {
+	case x == nil || switched && !x.upgrade:
+		return errors.New("the host switched protocols without being asked")
+	case switched:
+		x.w.Header().Del("Connection")
+	case x.upgrade:
+		res.Header.Set("Connection", "close")
+	}
+	return nil
+}
+
+// failed answers what was allowed and could not be done.
+func (s *serving) failed(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		answer(w, http.StatusInternalServerError, "BUG: a request without a verdict\n")
+		return
+	}
+	if reason, blocked := blockedReason(err); blocked {
+		s.deny(w, r, x.v.deny(reason), http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Connection", "close")
+	if why := refusalOf(x.link); why != nil && why.inBody {
+		body := s.begin(x.link)
+		body.about(x.to.host, x.to.port, r.Method, x.path)
+		s.refuse(w, body, why)
+		return
+	}
+	if r.Context().Err() == nil {
+		s.log.Info("reaching a host", "host", x.to.host, "port", x.to.port, "error", err)
+	}
+	answer(w, http.StatusBadGateway, "mojoup-node: "+unreachable(x.to.host, err)+"\n")
+}
+
+type bufferPool struct{}
+
+func (bufferPool) Get() []byte { return copyBuffers.Get().(*[64 << 10]byte)[:] }
+
+func (bufferPool) Put(b []byte) { copyBuffers.Put((*[64 << 10]byte)(b)) }

@@ -1,0 +1,295 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+// serving is one session while its listener is served.
+type serving struct {
+	proxy   *Proxy
+	session Session
+	// life is that of this value: connections to servers are dialled apart from
+	// the request that asked for them, and must end with the session.
+	life    context.Context
+	log     *slog.Logger
+	tls     *tls.Config // towards programs inside
+	web     *http.Server
+	queue   *queue
+	forward *httputil.ReverseProxy
+	names   *budget
+	open    chan struct{} // one per connection
+
+	// work counts connections and the requests on them.
+	work sync.WaitGroup
+
+	// mu guards what follows. Nothing is dialled or closed while it is held.
+	mu         sync.Mutex
+	closed     bool
+	conns      map[net.Conn]struct{}
+	transports map[string]*http.Transport
+}
+
+func newServing(ctx context.Context, p *Proxy, s Session) *serving {
+	ss := &serving{
+		proxy:      p,
+		session:    s,
+		life:       ctx,
+		log:        p.log.With("part", "egress", "session", s.ID),
+		queue:      &queue{conns: make(chan net.Conn), done: make(chan struct{})},
+		names:      newBudget(p.limits.maxAskNew),
+		open:       make(chan struct{}, p.limits.maxOpen),
+		conns:      map[net.Conn]struct{}{},
+		transports: map[string]*http.Transport{},
+	}
+	ss.tls = ss.insideTLS()
+	ss.forward = ss.newForward()
+	quiet := slog.NewLogLogger(ss.log.Handler(), slog.LevelDebug)
+	ss.web = &http.Server{
+		Handler:        ss,
+		ErrorLog:       quiet,
+		IdleTimeout:    p.limits.idle,
+		MaxHeaderBytes: maxHeadBytes, // for HTTP/2; the framer is stricter
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ConnContext:    withLink,
+		ConnState:      connState,
+		// Neither ReadTimeout nor WriteTimeout: a model may think for minutes.
+	}
+	ss.forward.ErrorLog = quiet
+	return ss
+}
+
+// Serve answers the connections of a session until ctx ends or ln is closed,
+// closes what is still open then, and returns when nothing of it runs any
+// more. The error is nil unless the listener failed by itself.
+func (p *Proxy) Serve(ctx context.Context, ln net.Listener, s Session) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ss := newServing(ctx, p, s)
+	var helpers sync.WaitGroup
+	helpers.Go(func() {
+		<-ctx.Done()
+		ln.Close()
+		ss.closeAll()
+	})
+	helpers.Go(func() { _ = ss.web.Serve(ss.queue) })
+	err := ss.accept(ctx, ln)
+	cancel()
+	helpers.Wait()
+	ss.work.Wait()
+	ss.closeIdle()
+	return err
+}
+
+// accept takes connections while there is room for more. Beyond that they wait
+// in the listener's backlog, which costs the node nothing.
+func (s *serving) accept(ctx context.Context, ln net.Listener) error {
+	for {
+		select {
+		case s.open <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := ln.Accept()
+		if err == nil {
+			s.track(conn)
+			go s.serve(ctx, conn)
+			continue
+		}
+		<-s.open
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if !passing(err) {
+			return fmt.Errorf("accepting a connection of session %s: %w", s.session.ID, err)
+		}
+		s.log.Warn("accepting a connection", "error", err)
+		select {
+		case <-time.After(100 * time.Millisecond): // descriptors may come free
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// passing reports whether an error of Accept may be over soon: the process is
+// out of descriptors, or the client has gone already.
+func passing(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}
+
+func (s *serving) track(conn net.Conn) {
+	s.work.Add(1)
+	s.mu.Lock()
+	closed := s.closed
+	s.conns[conn] = struct{}{}
+	s.mu.Unlock()
+	if closed {
+		conn.Close()
+	}
+}
+
+func (s *serving) untrack(conn net.Conn) {
+	conn.Close()
+	s.mu.Lock()
+	delete(s.conns, conn)
+	s.mu.Unlock()
+	<-s.open
+	s.work.Done()
+}
+
+// closeAll ends every connection. The rest follows: reads fail, and with them
+// whatever they were for.
+func (s *serving) closeAll() {
+	s.mu.Lock()
+	s.closed = true
+	conns := make([]net.Conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	s.queue.Close()
+	for _, c := range conns {
+		c.Close()
+	}
+	s.web.Close()
+}
+
+// serve carries one connection from its first byte to its last.
+func (s *serving) serve(ctx context.Context, conn net.Conn) {
+	defer s.untrack(conn)
+	l := &link{serving: s, peer: conn.RemoteAddr(), done: make(chan struct{})}
+	c := newClient(conn, l)
+	h, ok := c.first(s.proxy.limits.head)
+	switch {
+	case ok && h.method == http.MethodConnect:
+		c.skipHead()
+		s.connect(ctx, c, h)
+	case c.ok > 0:
+		s.serveHTTP(c, l)
+	case len(c.pending()) > 0:
+		s.begin(l).deny("the request head did not come to its end")
+	}
+}
+
+// serveHTTP gives a connection to net/http and waits until it is over.
+func (s *serving) serveHTTP(conn net.Conn, l *link) {
+	select {
+	case s.queue.conns <- conn:
+		<-l.done
+	case <-s.queue.done:
+	}
+}
+
+// queue is the listener from which net/http takes connections that were
+// accepted, and looked at, by us.
+type queue struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (q *queue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.conns:
+		return c, nil
+	case <-q.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (q *queue) Close() error {
+	q.once.Do(func() { close(q.done) })
+	return nil
+}
+
+func (q *queue) Addr() net.Addr { return &net.UnixAddr{Name: "egress", Net: "unix"} }
+
+type linkKey struct{}
+
+func withLink(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, linkKey{}, linkOf(c))
+}
+
+// linkOf finds what we know about a connection that net/http hands back. With
+// HTTP/2 it must be a plain *tls.Conn, so the link hangs below it.
+func linkOf(c net.Conn) *link {
+	switch c := c.(type) {
+	case *client:
+		return c.link
+	case *tls.Conn:
+		if r, ok := c.NetConn().(*replay); ok {
+			return r.link
+		}
+	}
+	return nil
+}
+
+func connState(c net.Conn, state http.ConnState) {
+	l := linkOf(c)
+	switch state {
+	case http.StateHijacked:
+		l.hijacked.Store(true) // its handler says when it is over
+	case http.StateClosed:
+		close(l.done)
+	}
+}
+
+// judge asks the policy that is in force now.
+func (s *serving) judge(r policy.Request) (policy.Decision, bool) {
+	j := s.session.Judge()
+	if j == nil {
+		return policy.Decision{Reason: "no policy is loaded for this session"}, false
+	}
+	return j.Decide(r), true
+}
+
+// budget bounds how many new names a session may have resolved in a minute: a
+// wildcard rule lets data out in labels of names that are asked for.
+type budget struct {
+	most int
+	// mu guards what follows.
+	mu    sync.Mutex
+	seen  map[string]struct{}
+	fresh int
+	since time.Time
+}
+
+const maxSeenNames = 16 << 10
+
+func newBudget(most int) *budget { return &budget{most: most, seen: map[string]struct{}{}} }
+
+// take reports whether name may be resolved now.
+func (b *budget) take(name string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.seen[name]; ok {
+		return true
+	}
+	if now.Sub(b.since) >= time.Minute {
+		b.since, b.fresh = now, 0
+	}
+	if b.fresh >= b.most {
+		return false
+	}
+	b.fresh++
+	if len(b.seen) >= maxSeenNames {
+		clear(b.seen)
+	}
+	b.seen[name] = struct{}{}
+	return true
+}

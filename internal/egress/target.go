@@ -1,0 +1,89 @@
+package egress
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+const (
+	portHTTP  = 80
+	portHTTPS = 443
+	// ownHost is the proxy itself, as seen from inside.
+	ownHost    = "node.mojoup.internal"
+	healthPath = "/healthz"
+)
+
+// A target is where a request wants to go. Host is in the one normal form in
+// which it is judged, resolved, dialled, verified and recorded.
+type target struct {
+	host string
+	port uint16
+}
+
+func (t target) String() string { return joinHostPort(t.host, t.port) }
+
+// joinHostPort writes a target as it stands in a request.
+func joinHostPort(host string, port uint16) string {
+	return bracket(host) + ":" + strconv.Itoa(int(port))
+}
+
+func bracket(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// parseAuthority reads host:port. A missing port means the given one, or is
+// refused if that is 0.
+func parseAuthority(s string, defaultPort uint16) (target, *refusal) {
+	host, port, hasPort := s, "", false
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
+		host, port, hasPort = s[:i], s[i+1:], true
+	}
+	t := target{port: defaultPort}
+	if hasPort {
+		n, ok := parsePort(port)
+		if !ok {
+			return target{}, malformed("the port is not a plain number from 1 to 65535")
+		}
+		t.port = n
+	}
+	if t.port == 0 {
+		return target{}, malformed("the target has no port")
+	}
+	var why *refusal
+	t.host, why = parseHost(host)
+	return t, why
+}
+
+func parsePort(s string) (uint16, bool) {
+	if s == "" || s[0] == '0' || len(s) > 5 {
+		return 0, false
+	}
+	n, ok := decimal([]byte(s))
+	return uint16(n), ok && n <= 65535
+}
+
+// parseHost brings a name or literal address into normal form. An IPv6 address
+// needs its brackets here, and nothing else may have them.
+func parseHost(s string) (string, *refusal) {
+	bracketed := strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]")
+	if strings.Contains(s, ":") != bracketed {
+		return "", malformed("the host is neither a name nor an address in its usual form")
+	}
+	host, err := policy.NormalHost(s)
+	if err != nil {
+		return "", malformed("the host is not one: " + err.Error())
+	}
+	return host, nil
+}
+
+// agrees reports whether a Host field means t. Without a port it means any:
+// some clients leave it out towards a proxy.
+func agrees(field string, t target) bool {
+	got, why := parseAuthority(field, t.port)
+	return why == nil && got == t
+}

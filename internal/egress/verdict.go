@@ -1,0 +1,138 @@
+package egress
+
+import (
+	"crypto/rand"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+// A Verdict is one answer to one request, or to a connection where requests
+// are not read. Its zero value is a denial.
+//
+// Session.Record gets each verdict once, at the moment it is known: a denial
+// before it is answered, an allow before anything is sent on. It may get it a
+// second time, with the same ID and Update true, when more is known: the
+// method and path of a denied CONNECT to port 443, or the bytes of a tunnel
+// that has ended. A connection whose TLS is ended gives one verdict for its
+// CONNECT and one for each request on it.
+type Verdict struct {
+	// ID is short enough to be quoted and cannot be guessed.
+	ID      string
+	Session string
+	Time    time.Time
+	Allowed bool
+	// Update says that this completes an earlier verdict of the same ID.
+	Update bool
+	// Host and Port are empty where the request was not understood.
+	Host string
+	Port uint16
+	// Method is CONNECT where only the connection was judged. Path is in normal
+	// form and never holds a query.
+	Method, Path string
+	// Rule, Layer and Reason are the policy's, or Reason is the proxy's own.
+	Rule, Layer, Reason string
+	// Address is where an allowed request went, if it got that far.
+	Address netip.Addr
+	// BytesUp and BytesDown are those of a tunnel, in its second call only.
+	BytesUp, BytesDown int64
+	// Program is who asked, if that could be found out.
+	Program string
+}
+
+const maxRecordedPath = 2048
+
+// newID returns 8 characters of base32: 40 bits, read out over a desk.
+func newID() string { return rand.Text()[:8] }
+
+// pending is a verdict on its way. It is made on the first line of whatever
+// handles a request and settled by defer, so that no return can pass without a
+// record; until it is told otherwise it is a denial.
+type pending struct {
+	// mu guards all: the transport tells the address from its own goroutine.
+	mu       sync.Mutex
+	v        Verdict
+	record   func(Verdict)
+	recorded bool
+}
+
+func (s *serving) begin(l *link) *pending {
+	return &pending{record: s.session.Record, v: Verdict{
+		ID:      newID(),
+		Session: s.session.ID,
+		Time:    s.proxy.now(),
+		Reason:  "the request was not understood",
+		Program: l.program(),
+	}}
+}
+
+// about says what the request is, once that is known.
+func (p *pending) about(host string, port uint16, method, path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.v.Host, p.v.Port, p.v.Method, p.v.Path = host, port, method, path[:min(len(path), maxRecordedPath)]
+}
+
+// decide takes over what the policy said. An allow is recorded only when the
+// address has been accepted too, or at the end.
+func (p *pending) decide(d policy.Decision) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.v.Allowed, p.v.Rule, p.v.Layer, p.v.Reason = d.Allowed, d.Rule, d.Layer, d.Reason
+}
+
+// deny records a denial for a reason of the proxy's own and returns it.
+func (p *pending) deny(reason string) Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.recorded {
+		p.v.Allowed, p.v.Reason = false, reason
+	}
+	p.settleLocked()
+	return p.v
+}
+
+// reached records an allow with the address that it leads to.
+func (p *pending) reached(a netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.recorded {
+		p.v.Address = a
+	}
+	p.settleLocked()
+}
+
+// settle records what is known now, unless that was done.
+func (p *pending) settle() Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settleLocked()
+	return p.v
+}
+
+func (p *pending) settleLocked() {
+	if !p.recorded {
+		p.recorded = true
+		p.record(p.v)
+	}
+}
+
+// drop says that there was no verdict: the question was for the proxy itself,
+// or belongs to a verdict that is already recorded.
+func (p *pending) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.recorded = true
+}
+
+// update records more about a verdict that was recorded before.
+func (p *pending) update(change func(*Verdict)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settleLocked()
+	p.v.Update = true
+	change(&p.v)
+	p.record(p.v)
+}
