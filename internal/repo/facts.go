@@ -27,8 +27,46 @@ func (r *Repository) facts() error {
 				return err
 			}
 		}
+		r.addSubmodules()
 	}
 	return r.lookAll()
+}
+
+// addSubmodules notes the .git file of each submodule that is checked out:
+// git status in the superproject enters it and obeys what the file points to.
+func (r *Repository) addSubmodules() {
+	left := maxWalk
+	_ = filepath.WalkDir(filepath.Join(r.GitDir, "modules"), func(path string, d fs.DirEntry, err error) error {
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil
+		}
+		if d.IsDir() {
+			switch d.Name() {
+			case "objects", "refs", "logs", "hooks", "info", "lfs":
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.Name() != "config" {
+			return nil
+		}
+		if c, err := readGitConfig(path); err == nil {
+			if tree, ok := c.Last("core.worktree"); ok {
+				if dotgit := filepath.Join(absolute(filepath.Dir(path), tree), ".git"); isFile(dotgit) {
+					r.target(dotgit)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func isFile(path string) bool {
+	info, err := lstat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // AddHostConfig adds what the host's own git configuration files make git run

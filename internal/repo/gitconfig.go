@@ -82,9 +82,6 @@ func parseGitConfig(text string) (gitConfig, error) {
 				return nil, err
 			}
 		case letter(c):
-			if section == "" {
-				return nil, p.bad("a setting before the first section")
-			}
 			s, err := p.setting(section)
 			if err != nil {
 				return nil, err
@@ -190,7 +187,10 @@ func (p *configParser) setting(section string) (setting, error) {
 	for c := p.peek(); letter(c) || digit(c) || c == '-'; c = p.peek() {
 		p.next()
 	}
-	s := setting{key: section + "." + strings.ToLower(p.text[start:p.pos])}
+	s := setting{key: strings.ToLower(p.text[start:p.pos])}
+	if section != "" { // git takes a setting before the first section, too
+		s.key = section + "." + s.key
+	}
 	for p.peek() == ' ' || p.peek() == '\t' {
 		p.next()
 	}
@@ -248,7 +248,7 @@ func (p *configParser) value() (string, error) {
 
 func (p *configParser) escape() (string, error) {
 	switch c := p.next(); c {
-	case '\n':
+	case '\n', 0:
 		return "", nil
 	case 't':
 		return "\t", nil

@@ -70,7 +70,7 @@ func (p Places) Allow(r Repository) error {
 		}
 	}
 	for _, dir := range systemDirs {
-		if under(top, real(dir)) && !underAny(top, openBelow) {
+		if (under(top, dir) || under(top, real(dir))) && !underAny(top, openBelow) {
 			return &Error{Path: top, Reason: "lies in the system directory " + dir, Advice: "copy or clone it to a directory of your own"}
 		}
 	}
