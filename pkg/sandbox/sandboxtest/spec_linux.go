@@ -107,8 +107,8 @@ func readOnly(s sandbox.Spec, dir string) sandbox.Spec {
 	return s
 }
 
-// mainTree makes a git repository with one commit, and how it is guarded where
-// .git itself stays writable.
+// mainTree makes a git repository with one commit and returns how it is
+// guarded by the table that all engines share.
 func (p *place) mainTree(t *testing.T) []sandbox.Protection {
 	t.Helper()
 	p.git(t, p.repo, "init", "-q", "-b", "main")
@@ -116,44 +116,47 @@ func (p *place) mainTree(t *testing.T) []sandbox.Protection {
 	p.git(t, p.repo, "add", ".")
 	p.git(t, p.repo, "commit", "-q", "-m", "first")
 	git := filepath.Join(p.repo, ".git")
-	return []sandbox.Protection{
-		{Path: git, Guard: sandbox.Pin, Reason: "holds what git runs"},
-		{Path: filepath.Join(git, "config"), Guard: sandbox.Freeze, Reason: "names programs"},
-		{Path: filepath.Join(git, "hooks"), Guard: sandbox.Freeze, Reason: "programs of git"},
-		{Path: filepath.Join(git, "commondir"), Guard: sandbox.HoldFile, Content: ".\n", Reason: "would redirect config and hooks"},
-		{Path: filepath.Join(p.repo, ".mojoup"), Guard: sandbox.HoldDir, Reason: "the policy"},
-		{Path: filepath.Join(p.repo, ".envrc"), Guard: sandbox.HoldDir, Reason: "run by the user's shell"},
-	}
+	return guards(t, sandbox.Tree{Top: p.repo, GitDir: git, CommonDir: git})
 }
 
-// linkedWorktree turns the place's repository into a worktree "wt" of a main
-// one that is not mounted but for its git directory. It returns that git
-// directory and the guards: everything in it frozen but what a worktree needs.
-func (p *place) linkedWorktree(t *testing.T) (common string, guards []sandbox.Protection) {
+// linkedWorktree turns the place's repository into a worktree of a main one,
+// of which only the git directory is to be mounted. It returns that directory,
+// the worktree's own part of it, and the guards.
+func (p *place) linkedWorktree(t *testing.T) (common, own string, protect []sandbox.Protection) {
 	t.Helper()
 	main := filepath.Join(p.dir, "projects", "main")
 	must(t, os.Remove(p.repo))
 	p.git(t, filepath.Dir(p.repo), "init", "-q", "-b", "main", main)
 	p.git(t, main, "commit", "-q", "--allow-empty", "-m", "first")
+	must(t, os.WriteFile(filepath.Join(main, "file"), []byte("of the main tree\n"), 0o666))
 	p.git(t, main, "worktree", "add", "-q", "-b", "wt", p.repo)
 	common = filepath.Join(main, ".git")
-	own := filepath.Join(common, "worktrees", filepath.Base(p.repo))
-	if _, err := os.Stat(own); err != nil { // git cleans the name: find the only one
-		entries, err := os.ReadDir(filepath.Dir(own))
-		must(t, err)
-		own = filepath.Join(filepath.Dir(own), entries[0].Name())
+	entries, err := os.ReadDir(filepath.Join(common, "worktrees"))
+	must(t, err)
+	own = filepath.Join(common, "worktrees", entries[0].Name())
+	return common, own, guards(t, sandbox.Tree{Top: p.repo, GitDir: own, CommonDir: common, GitFile: true})
+}
+
+// guards asks the table, after looking at what stands where.
+func guards(t *testing.T, tree sandbox.Tree) []sandbox.Protection {
+	t.Helper()
+	tree.At = map[string]sandbox.Entry{}
+	for _, path := range sandbox.Watched(tree) {
+		info, err := os.Lstat(path)
+		switch {
+		case os.IsNotExist(err):
+			tree.At[path] = sandbox.Entry{Is: sandbox.Missing}
+		case err != nil:
+			t.Fatal(err)
+		case info.IsDir():
+			tree.At[path] = sandbox.Entry{Is: sandbox.Directory}
+		case info.Mode().IsRegular():
+			tree.At[path] = sandbox.Entry{Is: sandbox.RegularFile}
+		}
 	}
-	why := "of the main repository"
-	return common, []sandbox.Protection{
-		{Path: common, Guard: sandbox.Freeze, Reason: why},
-		{Path: filepath.Join(common, "objects"), Guard: sandbox.Thaw, Reason: "new objects"},
-		{Path: filepath.Join(common, "refs"), Guard: sandbox.Thaw, Reason: "branches"},
-		{Path: filepath.Join(common, "logs"), Guard: sandbox.Thaw, Reason: "reflogs"},
-		{Path: own, Guard: sandbox.Thaw, Reason: "index and HEAD of the worktree"},
-		{Path: filepath.Join(own, "commondir"), Guard: sandbox.Freeze, Reason: "would redirect config and hooks"},
-		{Path: filepath.Join(own, "gitdir"), Guard: sandbox.Freeze, Reason: "names the worktree"},
-		{Path: filepath.Join(p.repo, ".git"), Guard: sandbox.Freeze, Reason: "names the git directory"},
-	}
+	protect, _, err := sandbox.Guards(tree)
+	must(t, err)
+	return protect
 }
 
 // write makes a file of the session's user in the repository.

@@ -64,6 +64,21 @@ func Test(t *testing.T, New func(t *testing.T) sandbox.Engine, o Options) {
 	if !o.Confines {
 		return
 	}
+	s.group(t, "Confined", []testCase{
+		{"IdentityOwnsFiles", testIdentity},
+		{"MountsAreAllThereIs", testMounts},
+		{"HalfWayFailureLeavesNothing", testHalfWay},
+		{"B05_SelfCheckRefuses", testB05},
+		{"B34_ListenerAnswersFromTheFirstInstruction", testB34},
+		{"B47_MainTree", testB47MainTree},
+		{"B47_LinkedWorktree", testB47Worktree},
+		{"B50_PlaceholdersAreInvisibleAndGo", testB50},
+		{"B53_SymlinksAreRefused", testB53},
+		{"B55_RenamesAndDevices", testB55},
+		{"B90_NoSocketsOfTheHost", testB90},
+		{"Protections", testProtections},
+		{"Escapes", testEscapes},
+	})
 }
 
 type suite struct {

@@ -1,0 +1,100 @@
+package escape
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	notThere = []string{"ENOENT", "EACCES", "ENOTDIR"}
+	readOnly = []string{"EROFS", "EACCES", "ENOENT"}
+)
+
+func fileAttempts() []Attempt {
+	return []Attempt{
+		{Name: "write-etc", Tries: "make a file in /etc", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return creates("/etc/mojoup-escape") }},
+		{Name: "write-usr", Tries: "make a file in /usr/bin", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return creates("/usr/bin/mojoup-escape") }},
+		{Name: "write-root", Tries: "make a file in /", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return creates("/mojoup-escape") }},
+		{Name: "write-sys", Tries: "open a switch below /sys for writing", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return opens("/sys/power/state", unix.O_WRONLY) }},
+		{Name: "read-root-home", Tries: "list /root", Want: notThere, Outside: needsRoot, do: func(*Arena) error { return opens("/root", unix.O_RDONLY|unix.O_DIRECTORY) }},
+		{Name: "read-shadow", Tries: "read /etc/shadow", Want: notThere, Outside: needsRoot, do: func(*Arena) error { return reads("/etc/shadow") }},
+		{Name: "read-outside", Tries: "read a file outside all mounts", Want: notThere, do: func(a *Arena) error { return reads(a.Secret) }},
+		{Name: "write-outside", Tries: "write a file outside all mounts", Want: notThere, do: func(a *Arena) error { return opens(a.Secret, unix.O_WRONLY) }},
+		{Name: "create-outside", Tries: "make a file beside the repository", Want: readOnly, do: func(a *Arena) error { return creates(filepath.Join(filepath.Dir(a.Repo), "new")) }},
+		{Name: "read-host-tmp", Tries: "read a file of the host's /tmp", Want: notThere, do: func(a *Arena) error { return reads(a.TmpSecret) }},
+		{Name: "read-host-shm", Tries: "read a file of the host's /dev/shm", Want: notThere, do: func(a *Arena) error { return reads(a.ShmSecret) }},
+		{Name: "symlink-out", Tries: "read through a symbolic link that leads out", Want: notThere, do: symlinkOut},
+		{Name: "dotdot-out", Tries: "climb out of the repository by ..", Want: notThere, do: dotdotOut},
+		{Name: "inherited-descriptor", Tries: "read a descriptor that the node left open", Want: []string{"EBADF"}, do: inherited},
+		{Name: "link-in-passwd", Tries: "hard link /etc/passwd into the repository", Want: []string{"EXDEV", "EPERM", "EROFS"}, Outside: "refused by fs.protected_hardlinks, or another file system", do: func(a *Arena) error { return links("/etc/passwd", filepath.Join(a.Repo, "passwd")) }},
+		{Name: "link-in-outside", Tries: "hard link a file from outside into the repository", Want: []string{"ENOENT", "EXDEV", "EACCES"}, do: func(a *Arena) error { return links(a.Secret, filepath.Join(a.Repo, "linked")) }},
+		{Name: "chown-root", Tries: "give a file to root", Want: []string{"EPERM", "EINVAL"}, Outside: needsRoot, do: func(a *Arena) error {
+			return ofOwn(a, func(path string) error { return unix.Lchown(path, 0, 0) })
+		}},
+		{Name: "chmod-setuid", Tries: "set the setuid bit", Want: []string{"EPERM"}, do: func(a *Arena) error {
+			return ofOwn(a, func(path string) error { return unix.Chmod(path, 0o4755) })
+		}},
+		{Name: "mknod-block", Tries: "make a block device", Want: []string{"EPERM", "EACCES"}, Outside: needsRoot, do: func(a *Arena) error { return mknod(a, unix.S_IFBLK, 254, 0) }},
+		{Name: "mknod-char", Tries: "make the character device of /dev/mem", Want: []string{"EPERM", "EACCES"}, Outside: needsRoot, do: func(a *Arena) error { return mknod(a, unix.S_IFCHR, 1, 1) }},
+		{Name: "dev-mem", Tries: "open /dev/mem", Want: notThere, Outside: needsRoot, do: func(*Arena) error { return opens("/dev/mem", unix.O_RDONLY) }},
+		{Name: "dev-kmsg", Tries: "open /dev/kmsg", Want: notThere, Outside: needsRoot, do: func(*Arena) error { return opens("/dev/kmsg", unix.O_RDONLY) }},
+		{Name: "dev-fuse", Tries: "open /dev/fuse", Want: notThere, Lacking: []string{"ENOENT", "EACCES", "ENODEV", "ENXIO"}, do: func(*Arena) error { return opens("/dev/fuse", unix.O_RDWR) }},
+		{Name: "dev-kvm", Tries: "open /dev/kvm", Want: notThere, Lacking: []string{"ENOENT", "EACCES", "ENODEV", "ENXIO"}, do: func(*Arena) error { return opens("/dev/kvm", unix.O_RDWR) }},
+	}
+}
+
+func symlinkOut(a *Arena) error {
+	link := filepath.Join(a.Repo, "out")
+	if err := os.Symlink(a.Secret, link); err != nil {
+		return errors.Join(errNoArena, err)
+	}
+	defer os.Remove(link)
+	return reads(link)
+}
+
+func dotdotOut(a *Arena) error {
+	dir, err := unix.Open(a.Repo, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return errors.Join(errNoArena, err)
+	}
+	defer unix.Close(dir)
+	up, err := filepath.Rel(a.Repo, a.Secret)
+	if err != nil {
+		return errors.Join(errNoArena, err)
+	}
+	return descriptor(unix.Openat(dir, up, unix.O_RDONLY|unix.O_CLOEXEC, 0))
+}
+
+func inherited(a *Arena) error {
+	_, err := unix.Pread(a.Inherited, make([]byte, 1), 0)
+	return err
+}
+
+func links(from, to string) error {
+	if err := unix.Link(from, to); err != nil {
+		return err
+	}
+	return os.Remove(to)
+}
+
+// ofOwn does something to a new file of the repository.
+func ofOwn(a *Arena, do func(path string) error) error {
+	f, err := os.CreateTemp(a.Repo, "own-")
+	if err != nil {
+		return errors.Join(errNoArena, err)
+	}
+	defer os.Remove(f.Name())
+	_ = f.Close()
+	return do(f.Name())
+}
+
+func mknod(a *Arena, kind uint32, major, minor uint32) error {
+	path := filepath.Join(a.Repo, "device")
+	if err := unix.Mknod(path, kind|0o600, int(unix.Mkdev(major, minor))); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
