@@ -106,6 +106,11 @@ func (o Origin) load(t table) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	return t.resolve(doc, env)
+}
+
+// resolve checks a document and gives every setting its value.
+func (t table) resolve(doc *document, env map[string]string) (*Config, error) {
 	if err := doc.check(t); err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (o Origin) set(t table, key, text string) (Change, error) {
 	if s.Later != "" {
 		ch.Notices = append(ch.Notices, fmt.Sprintf("%s has no effect: %s", key, s.Later))
 	}
-	return o.edit(s, ch, func(d *document) ([]byte, error) { return d.set(key, s.encode(text, data)) })
+	return o.edit(t, s, ch, func(d *document) ([]byte, error) { return d.set(key, s.encode(text, data)) })
 }
 
 // Unset takes one setting out of the file, with its line. It also takes out a
@@ -65,7 +65,7 @@ func (o Origin) Unset(key string) (Change, error) { return o.unset(current, key)
 
 func (o Origin) unset(t table, key string) (Change, error) {
 	s, unknown := t.lookup(key)
-	return o.edit(s, Change{File: o.File, Key: key}, func(d *document) ([]byte, error) {
+	return o.edit(t, s, Change{File: o.File, Key: key}, func(d *document) ([]byte, error) {
 		if unknown != nil && d.find(key) == nil {
 			return nil, unknown
 		}
@@ -75,7 +75,7 @@ func (o Origin) unset(t table, key string) (Change, error) {
 
 // edit reads the file, changes it and writes it back, while no other process
 // does the same.
-func (o Origin) edit(s Setting, ch Change, change func(*document) ([]byte, error)) (Change, error) {
+func (o Origin) edit(t table, s Setting, ch Change, change func(*document) ([]byte, error)) (Change, error) {
 	if o.File == "" {
 		return Change{}, &FileError{Doing: "writing", Err: errors.New("there is no file of settings")}
 	}
@@ -108,6 +108,9 @@ func (o Origin) edit(s Setting, ch Change, change func(*document) ([]byte, error
 	}
 	if err := f.replace(text); err != nil {
 		return Change{}, &FileError{File: o.File, Doing: "writing", Err: err}
+	}
+	if _, err := t.resolve(after, nil); err != nil {
+		ch.Notices = append(ch.Notices, "the file has another mistake, and no setting of it is taken: "+err.Error())
 	}
 	if s.Restart && s.Later == "" {
 		ch.Notices = append(ch.Notices, ch.Key+" takes effect when the node starts the next time")
