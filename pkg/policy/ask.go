@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 )
 
 // AskKind is what an [Ask] is about.
@@ -47,7 +48,7 @@ func (b *builder) asks() {
 			continue
 		}
 		for _, r := range l.allow.rules {
-			if !b.free(r) && !b.hopeless(r) {
+			if !b.free(r) && hopeless(b.e.layers, l, r) == "" {
 				b.e.asks = append(b.e.asks, Ask{Kind: AskHost, Text: "reach " + r.describe(), Source: r.source})
 			}
 		}
@@ -83,33 +84,44 @@ func (b *builder) want(l Layer, kind AskKind, path, value, text string) {
 	b.wanted = append(b.wanted, Ask{kind, text, value, Source{l.Name, l.source(), pos.Line, pos.Column}})
 }
 
-// hopeless reports whether some other layer allows nothing of what r names.
-func (b *builder) hopeless(r *rule) bool { return b.hopelessBecause(r) != "" }
-
-func (b *builder) hopelessBecause(r *rule) string {
-	for _, l := range b.e.layers {
-		if slices.Contains(l.allow.rules, r) {
-			continue
-		}
-		if !slices.ContainsFunc(l.allow.rules, func(o *rule) bool { return overlap(o, r) }) {
+// hopeless names one of layers that allows nothing of what r names, or is
+// empty. own is the layer of r.
+func hopeless(layers []*layerIndex, own *layerIndex, r *rule) string {
+	for _, l := range layers {
+		if l != own && !l.allow.overlaps(r) {
 			return l.name
 		}
 	}
 	return ""
 }
 
+// overlaps reports whether some rule may allow something that r allows too.
+func (x *index) overlaps(r *rule) bool {
+	one := *r
+	for i, h := range r.hosts {
+		one.hosts = r.hosts[i : i+1]
+		if h.form == hostExact || h.form == hostAddr {
+			var room [8][]int32
+			q := query{host: h.name, addr: h.addr, firstDot: strings.IndexByte(h.name, '.')}
+			for _, list := range x.lookup(&q, room[:0]) {
+				if slices.ContainsFunc(list, func(i int32) bool { return overlap(x.rules[i], &one) }) {
+					return true
+				}
+			}
+		} else if slices.ContainsFunc(x.rules, func(o *rule) bool { return overlap(o, &one) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // useless notes rules of lower layers that a higher one leaves nothing of.
 func (b *builder) useless() {
 	for n, l := range b.e.layers {
-		if n == 0 {
-			continue
-		}
 		for _, r := range l.allow.rules {
-			by := b.hopelessBecause(r)
-			if by == "" {
-				continue
+			if by := hopeless(b.e.layers[:n], l, r); by != "" {
+				b.e.Notes = append(b.e.Notes, Note{Source: r.source, Text: r.label + " has no effect: the " + by + " allows nothing of " + r.describe()})
 			}
-			b.e.Notes = append(b.e.Notes, Note{Source: r.source, Text: r.label + " has no effect: the " + by + " allows nothing of " + r.describe()})
 		}
 	}
 }

@@ -42,6 +42,7 @@ func faultf(hint, format string, args ...any) *fault {
 
 const (
 	maxSource = 1 << 20
+	maxRules  = 4000
 	// versionKnown is the only version there has been.
 	versionKnown = 1
 )
@@ -83,8 +84,8 @@ func networkKey() key {
 	deny := ruleKeys()
 	deny = deny[:6]
 	return key{name: "network", kind: kindObject, about: "What can be reached. A layer without this key says nothing; one with it allows only what its rules name.", keys: []key{
-		{name: "rules", kind: kindArray, about: "Each rule allows something.", item: &key{kind: kindObject, keys: ruleKeys(), together: checkRule}},
-		{name: "deny", kind: kindArray, about: "Each entry forbids something, whatever any rule allows. Without ports it means every port.",
+		{name: "rules", kind: kindArray, max: maxRules, about: "Each rule allows something.", item: &key{kind: kindObject, keys: ruleKeys(), together: checkRule}},
+		{name: "deny", kind: kindArray, max: maxRules, about: "Each entry forbids something, whatever any rule allows. Without ports it means every port.",
 			item: &key{kind: kindObject, keys: deny, together: checkDeny}},
 	}}
 }
@@ -105,6 +106,15 @@ func ruleKeys() []key {
 		{name: "addresses", kind: kindArray, min: 1, about: "Ranges beyond public addresses that the hosts may resolve to, if the node's settings open them too.",
 			item: &key{kind: kindString, check: checkRange}},
 	}
+}
+
+// most bounds every list: what a repository may make the node and a person
+// work through is the person's time.
+func (k *key) most() int {
+	if k.max > 0 {
+		return int(k.max)
+	}
+	return 1000
 }
 
 func portKey() *key {
@@ -207,6 +217,10 @@ func unknownHint(name string, valid []string) string {
 func (c *checker) array(n *node, k *key, path string) {
 	if len(n.items) < int(k.min) {
 		c.report(n.pos, path, "leave the key out, or name something", "an empty list matches nothing")
+	}
+	if most := k.most(); len(n.items) > most {
+		c.report(n.pos, path, "", "%d entries, at most %d can stand here", len(n.items), most)
+		return
 	}
 	for i, item := range n.items {
 		c.walk(item, k.item, path+"["+strconv.Itoa(i)+"]")

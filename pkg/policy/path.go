@@ -204,6 +204,8 @@ func parsePathPattern(s string) (pathPattern, *fault) {
 	switch {
 	case s == "" || s[0] != '/':
 		return pathPattern{}, faultf("write "+show("/"+s), "the path pattern %s does not start with a slash", show(s))
+	case len(s) > 1024:
+		return pathPattern{}, faultf("", "the path pattern is longer than 1024 bytes")
 	case strings.ContainsAny(s, "?#"):
 		path, _, _ := strings.Cut(s, "?")
 		return pathPattern{}, faultf("write "+show(path), "%s: queries and fragments are not judged, and ? is no wildcard", show(s))

@@ -102,7 +102,7 @@ func nearest(got string, names []string) string {
 	if len(got) > 64 {
 		return ""
 	}
-	best, bestAt := "", 1+max(1, min(3, len(got)/3))
+	best, bestAt := "", 1+max(1, min(3, len(got)/2))
 	for _, name := range names {
 		if strings.EqualFold(got, name) {
 			return name
