@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
 // The probes that run in a child, and what their refusals mean.
@@ -36,17 +39,16 @@ func checkListener(ctx context.Context, h *Host, f facts) Check {
 		return withoutHelper()
 	}
 	err := h.Listener(ctx)
-	var no *Refusal
-	switch {
-	case err == nil:
+	if err == nil {
 		return Check{State: OK, Found: "a listener was installed"}
-	case !errors.As(err, &no):
-		return unproven("seccomp user notification", err)
 	}
-	return refusedListener(no, f)
+	if no := refusal(err); no != nil {
+		return refusedListener(no, f)
+	}
+	return unproven("seccomp user notification", err)
 }
 
-func refusedListener(no *Refusal, f facts) Check {
+func refusedListener(no *child.StageError, f facts) Check {
 	c := Check{State: Fail, Found: found(no)}
 	switch no.Errno {
 	case syscall.EBUSY:
@@ -92,14 +94,13 @@ func checkNamespaces(ctx context.Context, h *Host, f facts) Check {
 		return withoutHelper()
 	}
 	err := h.Namespaces(ctx)
-	var no *Refusal
-	switch {
-	case err == nil:
+	if err == nil {
 		return Check{State: OK, Found: "made to the end: identity, /proc and loopback"}
-	case !errors.As(err, &no):
-		return unproven("user namespaces", err)
 	}
-	return refusedNamespaces(h, no, f)
+	if no := refusal(err); no != nil {
+		return refusedNamespaces(h, no, f)
+	}
+	return unproven("user namespaces", err)
 }
 
 // unproven is a probe that came back without the kernel's answer.
@@ -112,12 +113,19 @@ func unproven(what string, err error) Check {
 		Reason: fmt.Sprintf("whether this machine has %s could not be found out: %s", what, text)}
 }
 
-// found says in words what the kernel refused.
-func found(no *Refusal) string {
-	if no.Stage == "" {
-		return "refused: " + words(no)
+// refusal is what the kernel refused, or nil where err has another cause: a
+// helper that could not be started or heard says nothing about the machine.
+func refusal(err error) *child.StageError {
+	var no *child.StageError
+	if !errors.As(err, &no) || no.Stage == child.StageProtocol || no.Stage == child.StageFork {
+		return nil
 	}
-	return fmt.Sprintf("refused at the step %q: %s", no.step(), words(no))
+	return no
+}
+
+// found says in words what the kernel refused.
+func found(no *child.StageError) string {
+	return "refused at the step " + quote(strings.TrimSpace(no.Stage+" "+no.Operand)) + ": " + words(no)
 }
 
 // above names what this node runs under.

@@ -29,7 +29,7 @@ type question struct {
 // questions in the order of the report. The first one that fails gives an
 // engine its reason, so the deeper causes stand first.
 var questions = []question{
-	{NameSystem, "Linux", both, "Linux; in Windows, WSL 2", still(checkSystem)},
+	{NameSystem, "Linux", both, "a Linux kernel", still(checkSystem)},
 	{NameHelper, "Helper", []Engine{Native}, "", still(checkHelper)},
 	{NameLandlock, "Landlock", both, "ABI 3 or later", still(checkLandlock)},
 	{NameListener, "Seccomp user notification", both, "a listener of its own", checkListener},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io/fs"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -30,11 +29,11 @@ type Host struct {
 	// Landlock asks the kernel about Landlock.
 	Landlock Landlock
 	// Listener installs a seccomp user notification listener in a child, which
-	// ends. It fails with a [*Refusal] where the kernel says no.
+	// ends. It fails with a [*child.StageError] where the kernel says no.
 	Listener func(context.Context) error
 	// Namespaces builds in a child what a session needs: every namespace, the
-	// identity maps, /proc, the loopback device. It fails with a [*Refusal]
-	// where the kernel says no.
+	// identity maps, /proc, the loopback device. It fails with a
+	// [*child.StageError] where the kernel says no.
 	Namespaces func(context.Context) error
 	// OpenTUN opens and closes the device for network tunnels.
 	OpenTUN func() error
@@ -55,22 +54,6 @@ type Landlock struct {
 	Version func() (int, error)
 	// Create makes a ruleset that handles every right of an ABI, and closes it.
 	Create func(abi int) error
-}
-
-// A Refusal says at which stage of a probe the kernel said no.
-type Refusal struct {
-	Stage   string // what was being done
-	Operand string // to what; may be empty
-	Errno   syscall.Errno
-}
-
-func (r *Refusal) Error() string { return r.step() + ": " + r.Errno.Error() }
-
-// Unwrap makes errors.Is work with a system call number.
-func (r *Refusal) Unwrap() error { return r.Errno }
-
-func (r *Refusal) step() string {
-	return plain(strings.TrimSpace(r.Stage + " " + r.Operand))
 }
 
 // read is the trimmed text of a file below the root.

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
 // Options of [ThisHost]. The zero value is complete.
@@ -35,10 +37,10 @@ func ThisHost(o Options) Host {
 		LookPath:   exec.LookPath,
 		UID:        os.Geteuid(),
 		Groups:     groups,
-		Helper:     helper,
+		Helper:     child.Available,
 		Landlock:   Landlock{Version: landlockVersion, Create: createRuleset},
-		Listener:   tryListener,
-		Namespaces: tryNamespaces,
+		Listener:   child.TryListener,
+		Namespaces: child.TryNamespaces,
 		OpenTUN:    openTUN,
 		Writable: func(path string) error {
 			return unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS)

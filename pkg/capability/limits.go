@@ -66,10 +66,10 @@ func delegated(h *Host) (mode string, controllers []string) {
 	}
 	switch {
 	case mode != "":
+	case own["memory"] != "" || own["pids"] != "" || own["cpu"] != "":
+		mode = "control groups v1"
 	case unified:
 		mode = "control groups v2"
-	case len(own) > 0:
-		mode = "control groups v1"
 	default:
 		mode = "no control groups"
 	}
@@ -106,8 +106,8 @@ func parseCgroups(text string) map[string]string {
 // below is where a group's directory is seen through m. Where m shows only a
 // part of the tree, as inside a container, the part itself is the group.
 func (m mount) below(group string) string {
-	rel, inside := strings.CutPrefix(group, m.root)
-	if !inside || strings.Contains(m.root, "..") {
+	rel, inside := strings.CutPrefix(group, strings.TrimSuffix(m.root, "/"))
+	if !inside || rel != "" && rel[0] != '/' {
 		return m.point
 	}
 	return path.Join(m.point, rel)

@@ -2,8 +2,9 @@ package capability
 
 import (
 	"slices"
-	"strings"
 	"syscall"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
 // Switches of the kernel that keep user namespaces from being made.
@@ -15,11 +16,17 @@ const (
 // counters bound the namespaces of each kind; any of them may be zero.
 var counters = []string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"}
 
+// making are the stages at which a namespace is refused altogether.
+var making = []string{
+	child.StageUserNamespace, child.StageMountNamespace, child.StagePIDNamespace, child.StageNetworkNamespace,
+	child.StageIPCNamespace, child.StageUTSNamespace, child.StageCgroupNamespace,
+}
+
 // refusedNamespaces names the cause of a refusal. The stage matters: some
 // systems let the namespace be made and then deny every right in it.
-func refusedNamespaces(h *Host, no *Refusal, f facts) Check {
+func refusedNamespaces(h *Host, no *child.StageError, f facts) Check {
 	cause := atMount
-	if strings.Contains(no.Stage, "namespace") {
+	if slices.Contains(making, no.Stage) {
 		cause = atMaking
 	}
 	c := cause(h, no, f)
@@ -28,7 +35,7 @@ func refusedNamespaces(h *Host, no *Refusal, f facts) Check {
 }
 
 // atMaking explains a namespace that was not made at all.
-func atMaking(h *Host, no *Refusal, f facts) Check {
+func atMaking(h *Host, no *child.StageError, f facts) Check {
 	switch no.Errno {
 	case syscall.ENOSPC, syscall.EUSERS:
 		return exhausted(h)
@@ -49,15 +56,15 @@ func atMaking(h *Host, no *Refusal, f facts) Check {
 	case h.text(switchAppArmor) == "1":
 		return appArmor()
 	}
-	return Check{Reason: "a security module of this machine refuses user namespaces",
+	return Check{Reason: "something on this machine refuses user namespaces: a security module, or a chroot that this node runs in",
 		Mend: "look for the refusal in the kernel's log: journalctl -k -g userns"}
 }
 
 // atMount explains a namespace that was made but cannot be filled.
-func atMount(h *Host, no *Refusal, f facts) Check {
-	proc := strings.Contains(strings.ToLower(no.Stage+no.Operand), "proc")
+func atMount(h *Host, no *child.StageError, f facts) Check {
+	proc := no.Stage == child.StageProc
 	switch {
-	case f.noProc, proc && no.Errno == syscall.ENOENT:
+	case f.noProc, no.Errno == syscall.ENOENT && (proc || no.Stage == child.StageMaps):
 		return noProc()
 	case no.Errno == syscall.EROFS:
 		return Check{Reason: "/proc is read-only here: " + above(orContainer(f)), Mend: containerMend(orContainer(f))}

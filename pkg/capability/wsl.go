@@ -48,7 +48,7 @@ func checkSystem(h *Host, f facts) Check {
 	release := first(f.release, "of unknown release")
 	switch f.wsl {
 	case wsl1:
-		return Check{State: Fail, Found: "WSL 1 (it calls itself " + release + ")", Needed: "a Linux kernel",
+		return Check{State: Fail, Found: "WSL 1 (it calls itself " + release + ")",
 			Reason: "WSL 1 has no Linux kernel of its own",
 			Mend:   "in Windows: wsl --set-version DISTRIBUTION 2"}
 	case wsl2:
