@@ -89,7 +89,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 // Status asks for the node's status.
 func (c *Client) Status(ctx context.Context) (api.Status, error) {
 	var v api.Status
-	return v, c.ask(ctx, "GET", "status", &v)
+	return v, c.ask(ctx, "GET", "status", nil, &v)
 }
 
 // Sessions lists live sessions, or past ones.
@@ -99,29 +99,43 @@ func (c *Client) Sessions(ctx context.Context, past bool) ([]api.Session, error)
 		path += "?past"
 	}
 	var v []api.Session
-	return v, c.ask(ctx, "GET", path, &v)
+	return v, c.ask(ctx, "GET", path, nil, &v)
 }
 
 // Session shows one.
 func (c *Client) Session(ctx context.Context, id string) (api.Session, error) {
 	var v api.Session
-	return v, c.ask(ctx, "GET", "sessions/"+url.PathEscape(id), &v)
+	return v, c.ask(ctx, "GET", "sessions/"+url.PathEscape(id), nil, &v)
 }
 
 // Stop asks a session to end.
 func (c *Client) Stop(ctx context.Context, id string) error {
-	return c.ask(ctx, "POST", "sessions/"+url.PathEscape(id)+"/stop", nil)
+	return c.ask(ctx, "POST", "sessions/"+url.PathEscape(id)+"/stop", nil, nil)
 }
 
 // Shutdown asks the node to end.
 func (c *Client) Shutdown(ctx context.Context) error {
-	return c.ask(ctx, "POST", "shutdown", nil)
+	return c.ask(ctx, "POST", "shutdown", nil, nil)
 }
 
-func (c *Client) ask(ctx context.Context, method, path string, v any) error {
+// Approval asks what a repository's policy asks for, or approves it.
+func (c *Client) Approval(ctx context.Context, req api.ApprovalRequest) (api.Approval, error) {
+	var v api.Approval
+	return v, c.ask(ctx, "POST", "approvals", req, &v)
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, send, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+console.Host+"/"+api.Version+"/"+path, nil)
+	var body io.Reader
+	if send != nil {
+		b, err := json.Marshal(send)
+		if err != nil {
+			return fmt.Errorf("asking for %s: %w", path, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+console.Host+"/"+api.Version+"/"+path, body)
 	if err != nil {
 		return fmt.Errorf("asking for %s: %w", path, err)
 	}
@@ -130,11 +144,11 @@ func (c *Client) ask(ctx context.Context, method, path string, v any) error {
 		return c.unanswered(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil {
 		return &NoAnswerError{Socket: c.socket, Err: err}
 	}
-	return c.read(resp.StatusCode, body, v)
+	return c.read(resp.StatusCode, answer, v)
 }
 
 func (c *Client) read(status int, body []byte, v any) error {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,6 +36,9 @@ type Node interface {
 	Session(ctx context.Context, c Caller, id string) (api.Session, error)
 	// Stop asks a session to end and returns at once.
 	Stop(ctx context.Context, c Caller, id string) error
+	// Approval says what a repository asks for and, where the request holds
+	// the digest of exactly that, approves it.
+	Approval(ctx context.Context, c Caller, req api.ApprovalRequest) (api.Approval, error)
 	// Run carries one session from asked for to gone. The context ends when
 	// the client has gone.
 	Run(ctx context.Context, c Caller, req api.RunRequest, s Stream) api.Ended
@@ -69,6 +73,13 @@ func Handler(o Options) http.Handler {
 	}))
 	mux.Handle("POST /v1/shutdown", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return struct{}{}, h.node.Shutdown(r.Context(), c)
+	}))
+	mux.Handle("POST /v1/approvals", h.answer(func(r *http.Request, c Caller) (any, error) {
+		var req api.ApprovalRequest
+		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
+			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
+		}
+		return h.node.Approval(r.Context(), c, req)
 	}))
 	mux.HandleFunc("POST /v1/run", h.run)
 	mux.Handle("/", h.answer(func(*http.Request, Caller) (any, error) {

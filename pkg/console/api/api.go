@@ -114,7 +114,10 @@ type RunRequest struct {
 	Command    []string `json:"command"`
 	Engine     string   `json:"engine,omitempty"` // "" means as configured
 	Env        []string `json:"env"`              // the allow-listed environment and --env, KEY=VALUE
-	Terminal   *Size    `json:"terminal,omitempty"`
+	// WholeEnv is the caller's whole environment, which only an ordinary
+	// process gets; it is sent when the node asks for it (CodeEnvironment).
+	WholeEnv []string `json:"wholeEnv,omitempty"`
+	Terminal *Size    `json:"terminal,omitempty"`
 	// Policy is the text of --policy, with its name for messages.
 	PolicyName string `json:"policyName,omitempty"`
 	Policy     string `json:"policy,omitempty"`
@@ -137,3 +140,28 @@ type Ended struct {
 	Problem *Problem `json:"problem,omitempty"` // where the node, not the command, ended it
 	Notices []string `json:"notices,omitempty"` // closing lines
 }
+
+// ApprovalRequest is the body of POST /v1/approvals: about which repository,
+// and, to approve, the digest of exactly what the person was shown.
+type ApprovalRequest struct {
+	Directory  string `json:"directory"`
+	Repository string `json:"repository,omitempty"`
+	Tool       string `json:"tool,omitempty"`
+	Digest     string `json:"digest,omitempty"` // "" only asks
+}
+
+// Approval is what a repository's policy asks for beyond what is free.
+type Approval struct {
+	Repository string   `json:"repository"`
+	Asks       []string `json:"asks"`   // one line each; never null
+	Digest     string   `json:"digest"` // of the expanded effective policy
+	Approved   bool     `json:"approved"`
+}
+
+// CodeApproval is the Problem code of a session whose repository asks for
+// what nobody has approved yet.
+const CodeApproval = "approval-needed"
+
+// CodeEnvironment is the Problem code of an ordinary process whose request
+// came without the caller's whole environment.
+const CodeEnvironment = "environment-needed"

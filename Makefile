@@ -1,0 +1,68 @@
+# Everything a person types here is listed by `make help`, from the ## comments.
+GO      ?= go
+TAGS    := osusergo,netgo
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STATIC  := -linkmode external -extldflags "-static" -X github.com/mojoup/mojoup-node/internal/cli.version=$(VERSION)
+CHILD   := pkg/sandbox/native/child
+
+.DEFAULT_GOAL := build
+.PHONY: help build try test test-go test-tools soak lint fmt generate check-generated cross fuzz bench deps install clean ci
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install the Debian packages that building and testing need, or print the line to run
+	@packaging/deps.sh build
+
+helper: ## build the static sandbox helper
+	@$(MAKE) -s -C $(CHILD)
+
+build: helper ## build ./mojoup-node, statically linked
+	@packaging/deps.sh check
+	CGO_ENABLED=1 $(GO) build -tags $(TAGS) -ldflags '$(STATIC)' -o mojoup-node ./cmd/mojoup-node
+
+try: deps build ## run a session in a sandbox in a demo repository and show what it could and could not do
+	@packaging/try.sh ./mojoup-node
+
+test: ## everything that proves this tree, on a fresh machine: installs, builds, tests
+	@.ci/test.sh
+
+test-go: helper ## only the Go tests, without installing anything
+	$(GO) test ./...
+
+lint: ## vet, formatting, package comments, shell scripts
+	@.ci/lint.sh
+
+fmt: ## format the Go files
+	gofmt -w cmd internal pkg
+
+generate: helper ## write anew what is made from the code: docs/cli.md, docs/settings.md, docs/policy.schema.json
+	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden' -update
+
+check-generated: ## fail where generate would change something
+	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden'
+
+cross: ## show that the tree builds where sandboxes cannot run
+	GOOS=darwin CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/...
+	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/...
+
+fuzz: ## fuzz each parser of foreign bytes for a minute
+	@.ci/fuzz.sh 60s
+
+bench: build ## start and proxy costs beside bare floors, as docs/benchmarks.md shows them
+	./mojoup-node bench
+
+test-tools: build ## real agent tools from npm in real sessions (minutes, downloads)
+	MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 30m ./internal/realtest/...
+
+soak: build ## many sessions, many kills, for an hour
+	MOJOUP_SOAK=1 $(GO) test -count=1 -timeout 90m -run Soak ./internal/...
+
+install: build ## install to PREFIX (default /usr/local)
+	install -D -m 0755 mojoup-node $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mojoup-node
+
+clean: ## remove what was built
+	rm -rf mojoup-node $(CHILD)/bin/helper-*
+
+ci: ## what the continuous integration runs
+	bash .ci/run

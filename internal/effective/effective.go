@@ -1,0 +1,162 @@
+// Package effective promises the one policy that governs a session: it reads
+// the layers, finds out what their presets stand for on this machine, and
+// compiles them. What the layers mean together is package policy's.
+package effective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mojoup/mojoup-node/internal/registries"
+	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+// A Text is a policy document as somebody wrote it.
+type Text struct {
+	Name   string // for messages: a path
+	Source []byte
+}
+
+// Input says which layers there are.
+type Input struct {
+	// Top is the top of the repository, whose own document is read from there.
+	Top string
+	// Given is the person's own document (run --policy), or nil.
+	Given *Text
+	// Tool adds the hosts that a tool cannot do without, by name, or "".
+	Tool string
+	// Find answers where the package clients of this machine fetch from.
+	Find func(ctx context.Context, name string) (registries.Found, error)
+}
+
+// Compose reads, expands and compiles. The same input gives the same policy,
+// whoever asks: a session, `policy explain` or `policy show`.
+func Compose(ctx context.Context, in Input) (*policy.Effective, error) {
+	layers, err := Layers(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	presets, err := expand(ctx, layers, in.Find)
+	if err != nil {
+		return nil, err
+	}
+	tool, err := toolRules(in.Tool, presets)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compile(layers, tool, presets)
+}
+
+// Layers reads the documents that are there, highest first. A repository
+// without a document is a layer less; one that cannot be read is an error.
+func Layers(ctx context.Context, in Input) ([]policy.Layer, error) {
+	var layers []policy.Layer
+	if in.Top != "" {
+		source, err := repo.ReadPolicy(ctx, in.Top)
+		if err == nil {
+			layers, err = add(layers, policy.LayerRepository, Text{Name: filepath.Join(in.Top, repo.PolicyFile), Source: source})
+		}
+		if err != nil && !errors.Is(err, repo.ErrNoPolicy) {
+			return nil, err
+		}
+	}
+	if in.Given != nil {
+		return add(layers, policy.LayerCommandLine, *in.Given)
+	}
+	return layers, nil
+}
+
+func add(layers []policy.Layer, name string, t Text) ([]policy.Layer, error) {
+	doc, err := policy.Parse(t.Name, t.Source)
+	if err != nil {
+		return nil, err
+	}
+	return append(layers, policy.Layer{Name: name, Source: t.Name, Document: doc}), nil
+}
+
+// expand adds to the built-in presets those registry presets that the layers
+// name. Each is asked of its client, side by side; nobody pays for one that no
+// layer names.
+func expand(ctx context.Context, layers []policy.Layer, find func(context.Context, string) (registries.Found, error)) (policy.Presets, error) {
+	presets := policy.BuiltinPresets()
+	var wanted []string
+	for _, name := range policy.RegistryPresets() {
+		if slices.ContainsFunc(layers, func(l policy.Layer) bool { return names(l.Document, name) }) {
+			wanted = append(wanted, name)
+		}
+	}
+	found := make([]registries.Found, len(wanted))
+	errs := make([]error, len(wanted))
+	var asked sync.WaitGroup
+	for i, name := range wanted {
+		asked.Go(func() { found[i], errs[i] = find(ctx, name) })
+	}
+	asked.Wait()
+	for i, name := range wanted {
+		if errs[i] != nil {
+			return nil, fmt.Errorf("preset %q: %w", name, errs[i])
+		}
+		presets = presets.With(name, rules(found[i]))
+	}
+	return presets, nil
+}
+
+// An UnknownToolError names the tools that there are.
+type UnknownToolError struct {
+	Tool  string
+	Known []string
+}
+
+func (e *UnknownToolError) Error() string { return fmt.Sprintf("unknown tool %q", e.Tool) }
+
+// Hint lists what is known.
+func (e *UnknownToolError) Hint() string {
+	return "tools: " + strings.Join(e.Known, ", ") + "; any other command runs after --"
+}
+
+// toolRules are the hosts of a tool, nil where none is named.
+func toolRules(name string, presets policy.Presets) (*policy.ToolRules, error) {
+	if name == "" {
+		return nil, nil
+	}
+	rules, ok := presets.Tool(name)
+	if !ok {
+		return nil, &UnknownToolError{Tool: name, Known: tools(presets)}
+	}
+	return rules, nil
+}
+
+func tools(presets policy.Presets) []string {
+	var out []string
+	for name, p := range presets {
+		if p.Tool == name {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// names reports whether a document uses a preset.
+func names(d *policy.Document, preset string) bool {
+	if d == nil || d.Network == nil {
+		return false
+	}
+	is := func(r policy.Rule) bool { return r.Preset == preset }
+	return slices.ContainsFunc(d.Network.Rules, is) || slices.ContainsFunc(d.Network.Deny, is)
+}
+
+// rules are a registry's hosts as policy wants them.
+func rules(f registries.Found) []policy.Rule {
+	out := make([]policy.Rule, 0, len(f.Hosts))
+	for _, h := range f.Hosts {
+		out = append(out, policy.Rule{Hosts: []string{h.Name}, Ports: []uint16{h.Port}})
+	}
+	return out
+}

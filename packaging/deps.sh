@@ -1,0 +1,52 @@
+#!/bin/sh
+# What building and testing need from the distribution. Usage:
+#   deps.sh check   say what is missing for building, and the line that installs it
+#   deps.sh build   install what is missing for building (as root), else as check
+#   deps.sh test    the same for testing
+set -eu
+
+build_packages() {
+	command -v cc >/dev/null 2>&1 || echo gcc libc6-dev
+	command -v make >/dev/null 2>&1 || echo make
+	command -v git >/dev/null 2>&1 || echo git
+	command -v pkg-config >/dev/null 2>&1 || echo pkg-config
+	pkg-config --exists libseccomp 2>/dev/null || echo libseccomp-dev
+}
+
+test_packages() {
+	build_packages
+	command -v bwrap >/dev/null 2>&1 || echo bubblewrap
+	command -v ip >/dev/null 2>&1 || echo iproute2
+	command -v curl >/dev/null 2>&1 || echo curl
+	command -v strace >/dev/null 2>&1 || echo strace
+	command -v gdb >/dev/null 2>&1 || echo gdb
+	command -v shellcheck >/dev/null 2>&1 || echo shellcheck
+	command -v setpriv >/dev/null 2>&1 || echo util-linux
+}
+
+case "${1:-check}" in
+check | build) missing=$(build_packages | tr '\n' ' ') ;;
+test) missing=$(test_packages | tr '\n' ' ') ;;
+*)
+	echo "usage: deps.sh check|build|test" >&2
+	exit 2
+	;;
+esac
+missing=${missing% }
+
+if ! command -v "${GO:-go}" >/dev/null 2>&1; then
+	echo "Go is missing: install Go 1.26 or newer, then run this again" >&2
+	exit 1
+fi
+[ -n "$missing" ] || exit 0
+
+line="apt-get install -y --no-install-recommends $missing"
+if [ "${1:-check}" = check ] || [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+	echo "missing here: $missing" >&2
+	echo "to install them: sudo $line" >&2
+	exit 1
+fi
+echo "installing: $missing" >&2
+apt-get update -qq
+# shellcheck disable=SC2086 # the packages are words
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
