@@ -111,6 +111,12 @@ func (s *Staged) ports(StageOptions) error {
 	}
 	s.later(func() { _ = l.Close() })
 	s.TCP4 = l.Addr().(*net.TCPAddr).Port
+	u, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.later(func() { _ = u.Close() })
+	s.UDP4 = u.LocalAddr().(*net.UDPAddr).Port
 	if l, err := net.Listen("tcp6", "[::1]:0"); err == nil { // a host may have no IPv6
 		s.later(func() { _ = l.Close() })
 		s.TCP6 = l.Addr().(*net.TCPAddr).Port

@@ -110,6 +110,7 @@ type Arena struct {
 	Datagram  string `json:"datagram"`    // an abstract datagram socket
 	TCP4      int    `json:"tcp4"`        // a listening port of 127.0.0.1
 	TCP6      int    `json:"tcp6"`        // a listening port of ::1, 0 without IPv6
+	UDP4      int    `json:"udp4"`        // an open datagram port of 127.0.0.1
 	Proxy     string `json:"proxy"`       // where the sandbox has its way out
 	Victim    int    `json:"victim"`      // a process of the same user
 	ShmID     int    `json:"shm_id"`      // a SysV segment of that process

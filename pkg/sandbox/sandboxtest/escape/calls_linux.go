@@ -13,11 +13,10 @@ import (
 
 // Reasons why an attempt is not repeated outside, each used by many rows.
 const (
-	needsRoot  = "needs root there too; nobody should run it as root on a host"
-	needsPid1  = "the host's first process belongs to root"
-	needsBox   = "what it attacks exists in a sandbox only"
-	needsCaps  = "needs a capability in the caller's user namespace there too"
-	beyondHost = "would send to other machines"
+	needsRoot = "needs root there too; nobody should run it as root on a host"
+	needsPid1 = "the host's first process belongs to root"
+	needsBox  = "what it attacks exists in a sandbox only"
+	needsCaps = "needs a capability in the caller's user namespace there too"
 )
 
 var errNoArena = errors.New("the arena has nothing of the kind")

@@ -27,7 +27,7 @@ func fileAttempts() []Attempt {
 		{Name: "read-host-tmp", Tries: "read a file of the host's /tmp", Want: notThere, do: func(a *Arena) error { return reads(a.TmpSecret) }},
 		{Name: "read-host-shm", Tries: "read a file of the host's /dev/shm", Want: notThere, do: func(a *Arena) error { return reads(a.ShmSecret) }},
 		{Name: "symlink-out", Tries: "read through a symbolic link that leads out", Want: notThere, do: symlinkOut},
-		{Name: "dotdot-out", Tries: "climb out of the repository by ..", Want: notThere, do: dotdotOut},
+		{Name: "dotdot-out", Tries: "climb out of the repository by its parents", Want: notThere, do: dotdotOut},
 		{Name: "inherited-descriptor", Tries: "read a descriptor that the node left open", Want: []string{"EBADF"}, do: inherited},
 		{Name: "link-in-passwd", Tries: "hard link /etc/passwd into the repository", Want: []string{"EXDEV", "EPERM", "EROFS"}, Outside: "refused by fs.protected_hardlinks, or another file system", do: func(a *Arena) error { return links("/etc/passwd", filepath.Join(a.Repo, "passwd")) }},
 		{Name: "link-in-outside", Tries: "hard link a file from outside into the repository", Want: []string{"ENOENT", "EXDEV", "EACCES"}, do: func(a *Arena) error { return links(a.Secret, filepath.Join(a.Repo, "linked")) }},

@@ -15,9 +15,10 @@ var (
 	unbuilt = []string{"EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT"}
 )
 
-// networkAttempts reach for the host and beyond. Addresses of other machines
-// are of the ranges set aside for documentation (RFC 5737, RFC 3849), where a
-// mistake reaches nobody; the way to them is that of any public address.
+// networkAttempts reach for the host and beyond. Nothing is ever sent to other
+// machines: whether there is a way to them the kernel says when a datagram
+// socket is connected, which sends nothing (connect(2), udp(7)). What goes to
+// the host itself is really sent, over loopback.
 func networkAttempts() []Attempt {
 	return []Attempt{
 		{Name: "tcp-host-loopback", Tries: "connect to a port of the host's 127.0.0.1", Want: refused, do: func(a *Arena) error { return tcp4(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.TCP4) }},
@@ -29,20 +30,15 @@ func networkAttempts() []Attempt {
 			}
 			return tcp6("::1", a.TCP6)
 		}},
-		{Name: "tcp-metadata", Tries: "connect to a cloud's metadata service", Want: noRoute, Outside: beyondHost, do: func(*Arena) error { return tcp4(netip.AddrFrom4([4]byte{169, 254, 169, 254}), 80) }},
-		{Name: "tcp-public", Tries: "connect to a public address", Want: noRoute, Outside: beyondHost, do: func(*Arena) error { return tcp4(netip.AddrFrom4([4]byte{203, 0, 113, 1}), 443) }},
-		{Name: "tcp-private", Tries: "connect to an address of the local network", Want: noRoute, Outside: beyondHost, do: func(*Arena) error { return tcp4(netip.AddrFrom4([4]byte{10, 0, 0, 1}), 443) }},
-		{Name: "tcp-public6", Tries: "connect to a public IPv6 address", Want: noRoute6, Outside: beyondHost, do: func(*Arena) error { return tcp6("2001:db8::1", 443) }},
-		{Name: "tcp-fastopen", Tries: "send with MSG_FASTOPEN, which connects by itself", Want: append([]string{"EOPNOTSUPP"}, noRoute...), Outside: beyondHost, do: fastOpen},
-		{Name: "udp-dns", Tries: "send a datagram to port 53 of a public address", Want: noRoute, Outside: beyondHost, do: func(*Arena) error {
-			return datagram(unix.AF_INET, &unix.SockaddrInet4{Port: 53, Addr: [4]byte{203, 0, 113, 1}})
-		}},
-		{Name: "udp-broadcast", Tries: "send a datagram to the whole network", Want: append([]string{"EACCES"}, noRoute...), Outside: beyondHost, do: func(*Arena) error {
-			return datagram(unix.AF_INET, &unix.SockaddrInet4{Port: 53, Addr: [4]byte{255, 255, 255, 255}})
-		}},
-		{Name: "udp-multicast6", Tries: "send a datagram to all IPv6 neighbours", Want: noRoute6, Outside: beyondHost, do: func(*Arena) error {
-			return datagram(unix.AF_INET6, &unix.SockaddrInet6{Port: 53, Addr: netip.MustParseAddr("ff02::1").As16()})
-		}},
+		{Name: "tcp-fastopen", Tries: "send to the host's 127.0.0.1 with MSG_FASTOPEN, which connects by itself", Want: append([]string{"EOPNOTSUPP"}, refused...), Lacking: []string{"EOPNOTSUPP"}, do: fastOpen},
+		{Name: "udp-host-loopback", Tries: "send a datagram to a port of the host's 127.0.0.1", Want: refused, do: udpHost},
+		{Name: "route-metadata", Tries: "find a way to a cloud's metadata service", Want: noRoute, Lacking: noRoute, do: route("169.254.169.254", 80)},
+		{Name: "route-public", Tries: "find a way to a public address", Want: noRoute, Lacking: noRoute, do: route("203.0.113.1", 443)},
+		{Name: "route-dns", Tries: "find a way to a name server", Want: noRoute, Lacking: noRoute, do: route("198.51.100.1", 53)},
+		{Name: "route-private", Tries: "find a way into the local network", Want: noRoute, Lacking: noRoute, do: route("10.0.0.1", 443)},
+		{Name: "route-multicast", Tries: "find a way to all neighbours", Want: noRoute, Lacking: noRoute, do: route("224.0.0.1", 5353)},
+		{Name: "route-public6", Tries: "find a way to a public IPv6 address", Want: noRoute6, Lacking: noRoute6, do: route("2001:db8::1", 443)},
+		{Name: "route-mapped", Tries: "find a way to a public address by its IPv6 form", Want: noRoute6, Lacking: noRoute6, do: route("::ffff:203.0.113.1", 443)},
 		{Name: "unix-outside", Tries: "connect to a host's socket outside all mounts", Want: notThere, do: func(a *Arena) error {
 			return connects(unix.AF_UNIX, unix.SOCK_STREAM, &unix.SockaddrUnix{Name: a.Socket})
 		}},
@@ -88,14 +84,44 @@ func datagram(family int, to unix.Sockaddr) error {
 	return unix.Sendto(fd, []byte("x"), 0, to)
 }
 
-func fastOpen(*Arena) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+// route asks the kernel for a way and sends nothing.
+func route(addr string, port int) func(*Arena) error {
+	to := netip.MustParseAddr(addr)
+	return func(*Arena) error {
+		if to.Is4() {
+			return connects(unix.AF_INET, unix.SOCK_DGRAM, &unix.SockaddrInet4{Port: port, Addr: to.As4()})
+		}
+		return connects(unix.AF_INET6, unix.SOCK_DGRAM, &unix.SockaddrInet6{Port: port, Addr: to.As16()})
+	}
+}
+
+// udpHost waits a little for the refusal, which comes after the sending.
+func udpHost(a *Arena) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	to := &unix.SockaddrInet4{Port: 443, Addr: [4]byte{203, 0, 113, 1}}
-	return reached(unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, to), unix.EINPROGRESS)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: a.UDP4, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return err
+	}
+	if _, err := unix.Write(fd, []byte("x")); err != nil {
+		return err
+	}
+	if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 200); n == 0 { // ms
+		return nil
+	}
+	_, err = unix.Read(fd, make([]byte, 1))
+	return err
+}
+
+func fastOpen(a *Arena) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Port: a.TCP4, Addr: [4]byte{127, 0, 0, 1}})
 }
 
 func takePort(a *Arena, option int) error {
