@@ -236,9 +236,7 @@ func (p *configParser) value() (string, error) {
 				return "", err
 			}
 			b.WriteString(e)
-			if e != "" {
-				trailing = 0
-			}
+			trailing = 0
 		default:
 			b.WriteByte(c)
 			trailing = 0

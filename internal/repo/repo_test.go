@@ -294,7 +294,7 @@ func TestPlantedPointersAreRefused(t *testing.T) {
 			return dir + "/bare.git/refs"
 		}},
 		{"inside .git", "not a working tree", func(t *testing.T, dir string) string { return newRepo(t, dir+"/r") + "/.git/hooks" }},
-		{"broken configuration", "line 1", func(t *testing.T, dir string) string {
+		{"broken configuration", "line 2", func(t *testing.T, dir string) string {
 			top := newRepo(t, dir+"/r")
 			write(t, top+"/.git/config", "[broken\n")
 			return top
