@@ -60,30 +60,30 @@ type Code uint32
 // The operations, with what their fields mean. First and Second are paths
 // below the new root unless said otherwise.
 const (
-	opEnd    Code = 0
-	Root     Code = 1  // all mounts private; a tmpfs on the host's First: A bytes, B files, mode C
-	Dir      Code = 2  // make First with mode C
-	File     Code = 3  // make First with mode C and Blob
-	Link     Code = 4  // make First a symbolic link to Second
-	Bind     Code = 5  // First, of the host or Inside, on Second; set attributes A, clear B
-	Tmpfs    Code = 6  // A bytes, B files, mode C, on First
-	Proc     Code = 7  // a fresh /proc on First
-	Devpts   Code = 8  // a private devpts on First
-	Text     Code = 9  // a file with Blob and mode C over First, attributes A
-	Unmount  Code = 10 // take First away, mount and directory
-	Pivot    Code = 11 // the new root becomes /
-	SealRoot Code = 12 // set attributes A on the mount of /
-	Loopback Code = 13 // lo up; A is a second address, in network order as the machine reads it
-	Listen   Code = 14 // on port A of the address in Blob
-	Hostname Code = 15 // First
-	Rlimit   Code = 16 // resource A: soft B, hard C, or the hard limit there is
-	Write    Code = 17 // Second into the file First
-	Ruleset  Code = 18 // a Landlock ruleset that handles A and scopes B
-	Rule     Code = 19 // rights A, of which B apply to files, below First
-	Restrict Code = 20 // pid 1 takes the ruleset on
-	Keep     Code = 21 // every command will take the ruleset on
-	Seal     Code = 22 // no capabilities, no new privileges
-	Filter   Code = 23 // load the system call filter in Blob
+	opEnd      Code = 0
+	Root       Code = 1  // all mounts private; a tmpfs on the host's First: A bytes, B files, mode C
+	Dir        Code = 2  // make First with mode C
+	File       Code = 3  // make First with mode C and Blob
+	Link       Code = 4  // make First a symbolic link to Second
+	Bind       Code = 5  // First, of the host or Inside, on Second; set attributes A, clear B
+	Tmpfs      Code = 6  // A bytes, B files, mode C, on First
+	Proc       Code = 7  // a fresh /proc on First
+	Devpts     Code = 8  // a private devpts on First
+	Text       Code = 9  // a file with Blob and mode C over First, attributes A
+	Unmount    Code = 10 // take First away, mount and directory
+	Pivot      Code = 11 // the new root becomes /
+	Attributes Code = 12 // set attributes A on the one mount at First, once it is /
+	Loopback   Code = 13 // lo up; A is a second address, in network order as the machine reads it
+	Listen     Code = 14 // on port A of the address in Blob
+	Hostname   Code = 15 // First
+	Rlimit     Code = 16 // resource A: soft B, hard C, or the hard limit there is
+	Write      Code = 17 // Second into the file First
+	Ruleset    Code = 18 // a Landlock ruleset that handles A and scopes B
+	Rule       Code = 19 // rights A, of which B apply to files, below First
+	Restrict   Code = 20 // pid 1 takes the ruleset on
+	Keep       Code = 21 // every command will take the ruleset on
+	Seal       Code = 22 // no capabilities, no new privileges
+	Filter     Code = 23 // load the system call filter in Blob
 )
 
 // Flags change how an operation is done.
@@ -96,6 +96,7 @@ const (
 	Inside   Flags = 4  // the source is a path below the new root
 	Strict   Flags = 8  // the source may not pass through a symbolic link
 	Single   Flags = 16 // a file with a second hard link is refused
+	IfThere  Flags = 32 // a missing mount point is left out
 )
 
 // An Op is one operation.
@@ -151,7 +152,7 @@ const (
 	StageDevpts           = "mounting private terminals on"
 	StageUnmount          = "unmounting"
 	StagePivot            = "changing the root"
-	StageSealRoot         = "making the root read-only"
+	StageAttributes       = "making read-only"
 	StageLoopback         = "bringing the loopback interface up"
 	StageListen           = "listening inside"
 	StageHostname         = "setting the host name"
@@ -175,7 +176,7 @@ var stages = [...]string{
 	"", StageProtocol, StageUserNamespace, StageMountNamespace, StagePIDNamespace,
 	StageNetworkNamespace, StageIPCNamespace, StageUTSNamespace, StageCgroupNamespace,
 	StageMaps, StageFork, StagePrivate, StageRoot, StageSource, StageMake, StageMount,
-	StageProc, StageDevpts, StageUnmount, StagePivot, StageSealRoot, StageLoopback,
+	StageProc, StageDevpts, StageUnmount, StagePivot, StageAttributes, StageLoopback,
 	StageListen, StageHostname, StageRlimit, StageWrite, StageLandlock, StageRule,
 	StageCapabilities, StageNoNewPrivs, StageSeccomp, StageTerminal, StageStdio,
 	StageDir, StageProgram, StageNotify, StageBusy,

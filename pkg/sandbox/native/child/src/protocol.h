@@ -39,7 +39,7 @@
 #define OP_TEXT     9
 #define OP_UNMOUNT  10
 #define OP_PIVOT    11
-#define OP_SEALROOT 12
+#define OP_ATTRIBUTES 12
 #define OP_LOOPBACK 13
 #define OP_LISTEN   14
 #define OP_HOSTNAME 15
@@ -57,6 +57,7 @@
 #define FLAG_INSIDE   4 /* the source is a path below the new root */
 #define FLAG_STRICT   8 /* the source may not pass through a symbolic link */
 #define FLAG_SINGLE   16 /* a file with a second hard link is refused */
+#define FLAG_IFTHERE  32 /* a missing mount point is left out */
 
 /* Stages: where something failed. */
 #define STAGE_PROTOCOL   1
@@ -78,7 +79,7 @@
 #define STAGE_DEVPTS     17
 #define STAGE_UNMOUNT    18
 #define STAGE_PIVOT      19
-#define STAGE_SEALROOT   20
+#define STAGE_ATTRIBUTES 20
 #define STAGE_LOOPBACK   21
 #define STAGE_LISTEN     22
 #define STAGE_HOSTNAME   23

@@ -153,6 +153,10 @@ static int attach(const struct place *place, long tree, const struct operation *
 			return fail(failure, STAGE_MAKE, r, target);
 		at = inside(place, target);
 	}
+	if (at == -ENOENT && op->flags & FLAG_IFTHERE) {
+		sys(__NR_close, tree);
+		return 0;
+	}
 	if (at < 0)
 		return fail(failure, STAGE_MOUNT, at, target);
 	long r = sys(__NR_move_mount, tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
@@ -464,10 +468,10 @@ static int carry_out(struct place *place, const struct operation *op, const char
 	case OP_PIVOT:
 		stage = STAGE_PIVOT, r = pivot(place);
 		break;
-	case OP_SEALROOT: {
+	case OP_ATTRIBUTES: {
 		struct mount_attr attr = {.attr_set = op->a};
-		stage = STAGE_SEALROOT;
-		r = sys(__NR_mount_setattr, AT_FDCWD, "/", 0, &attr, sizeof attr);
+		stage = STAGE_ATTRIBUTES;
+		r = sys(__NR_mount_setattr, AT_FDCWD, first, 0, &attr, sizeof attr);
 		break;
 	}
 	case OP_LOOPBACK:

@@ -1,0 +1,90 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
+)
+
+// box is one prepared sandbox.
+type box struct {
+	log      *slog.Logger
+	spec     sandbox.Spec
+	abi      int
+	helper   *child.Helper // nil until it has been started
+	listener net.Listener
+	held     []*hold
+
+	removing chan struct{}  // holds one token: Remove is done by one at a time
+	gone     chan struct{}  // closed when the helper has ended
+	owned    sync.WaitGroup // goroutines of commands, but for foreign readers
+}
+
+// Listener accepts what programs inside send to the proxy's address.
+func (b *box) Listener() net.Listener { return b.listener }
+
+// Done is closed when every process inside has ended.
+func (b *box) Done() <-chan struct{} { return b.gone }
+
+// watch closes Done; it ends with the helper.
+func (b *box) watch() {
+	<-b.helper.Done()
+	close(b.gone)
+}
+
+// Remove ends all that runs inside, then undoes what Prepare left outside.
+func (b *box) Remove(ctx context.Context) error {
+	select {
+	case b.removing <- struct{}{}:
+		defer func() { <-b.removing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if b.helper != nil {
+		if err := b.helper.Kill(ctx); err != nil {
+			return err
+		}
+		if err := b.idle(ctx); err != nil {
+			return err
+		}
+	}
+	// Only now: taken away under a running sandbox, a placeholder would take
+	// the protection of its path with it.
+	var errs []error
+	for i := len(b.held) - 1; i >= 0; i-- {
+		_, err := b.held[i].release()
+		errs = append(errs, err)
+	}
+	b.held = nil
+	return errors.Join(errs...)
+}
+
+// idle waits for the commands' goroutines: their pipes have no other end any
+// more, so only a writer of the caller can hold one up.
+func (b *box) idle(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() { b.owned.Wait(); close(idle) }()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (b *box) usable(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-b.gone:
+		return sandbox.ErrGone
+	default:
+		return nil
+	}
+}

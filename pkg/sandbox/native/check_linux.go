@@ -1,0 +1,315 @@
+package native
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
+)
+
+// A CheckError says what a sandbox let through, or did not allow, when it was
+// attacked from inside.
+type CheckError struct{ Broken []string }
+
+func (e *CheckError) Error() string {
+	return "the sandbox does not hold: " + strings.Join(e.Broken, "; ")
+}
+
+// Hint says what to do.
+func (e *CheckError) Hint() string {
+	return "do not use it; run mojoup-node doctor, and report what it says"
+}
+
+// attack is a list of system calls and what must come of them.
+type attack struct {
+	probes []child.Probe
+	verify []func(all []child.Finding) string // "" where it is as it must be
+}
+
+// call adds a system call and returns its index.
+func (a *attack) call(number uintptr, args ...child.Arg) int {
+	a.probes = append(a.probes, child.Probe{Number: number, Args: args})
+	return len(a.probes) - 1
+}
+
+// must wants that the call at index ends with one of these errnos; without
+// any, that it succeeds.
+func (a *attack) must(index int, what string, errnos ...unix.Errno) {
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		got := all[index]
+		for _, e := range errnos {
+			if got.Errno == e {
+				return ""
+			}
+		}
+		switch {
+		case len(errnos) == 0 && got.Errno == 0:
+			return ""
+		case got.Errno == 0:
+			return what + " succeeded"
+		}
+		return fmt.Sprintf("%s: %v", what, got.Errno)
+	})
+}
+
+// refused wants any refusal but those that say that nothing was tried.
+func (a *attack) refused(index int, what string) {
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		switch e := all[index].Errno; e {
+		case 0:
+			return what + " succeeded"
+		case unix.ENOSYS, unix.EFAULT, unix.EMFILE, unix.ENOMEM, unix.EINTR:
+			return fmt.Sprintf("%s could not be tried: %v", what, e)
+		}
+		return ""
+	})
+}
+
+const cwd = unix.AT_FDCWD
+
+func num(n int) child.Arg { return child.Number(n) }
+
+// open adds an attempt to open; without O_CREAT nothing is changed by it.
+func (a *attack) open(p string, flags int) int {
+	return a.call(unix.SYS_OPENAT, num(cwd), child.Path(p), num(flags|unix.O_CLOEXEC|unix.O_NONBLOCK), num(0o600))
+}
+
+func (a *attack) mkdir(p string) int {
+	return a.call(unix.SYS_MKDIRAT, num(cwd), child.Path(p), num(0o700))
+}
+
+func (a *attack) unlink(p string, flags int) int {
+	return a.call(unix.SYS_UNLINKAT, num(cwd), child.Path(p), num(flags))
+}
+
+func (a *attack) rename(from, to string) int {
+	return a.call(unix.SYS_RENAMEAT2, num(cwd), child.Path(from), num(cwd), child.Path(to), num(0))
+}
+
+// notWritable tries all that would change what stands at a path: a file, a
+// directory, or nothing. Each kind refuses two of them by itself.
+func (a *attack) notWritable(p, name string) {
+	inside := path.Join(p, name)
+	a.refused(a.open(p, unix.O_WRONLY|unix.O_NOFOLLOW), "opening "+p+" for writing")
+	made := a.mkdir(inside)
+	a.unlink(inside, unix.AT_REMOVEDIR)
+	a.refused(made, "making something in "+p)
+	made = a.mkdir(p)
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		if all[made].Errno == 0 {
+			return "making " + p + " succeeded"
+		}
+		return ""
+	})
+	// Only what this check has made: rmdir of an empty directory that was
+	// there would be a change of its own, so it is left if it was made.
+}
+
+// writable makes files and moves one to another directory, as every tool
+// does: Landlock without the right to refer refuses just that.
+func (a *attack) writable(p, name string) {
+	top := path.Join(p, name)
+	one, two := path.Join(top, "1"), path.Join(top, "2")
+	what := "making, moving and removing files in " + p
+	a.must(a.mkdir(top), what)
+	a.must(a.mkdir(one), what)
+	a.must(a.mkdir(two), what)
+	a.must(a.open(path.Join(one, "f"), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL), what)
+	a.must(a.rename(path.Join(one, "f"), path.Join(two, "f")), what)
+	a.must(a.unlink(path.Join(two, "f"), 0), what)
+	a.unlink(path.Join(one, "f"), 0)
+	a.must(a.unlink(two, unix.AT_REMOVEDIR), what)
+	a.must(a.unlink(one, unix.AT_REMOVEDIR), what)
+	a.must(a.unlink(top, unix.AT_REMOVEDIR), what)
+}
+
+// same wants the directory with this device and number: the one that was
+// looked at on the host, and not another put in its place.
+func (a *attack) same(c sandbox.Check) {
+	const size, inodeAt, majorAt, minorAt = 256, 32, 136, 140 // struct statx
+	i := a.call(unix.SYS_STATX, num(cwd), child.Path(c.Path), num(unix.AT_SYMLINK_NOFOLLOW), num(unix.STATX_BASIC_STATS), child.Buffer(size))
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		d := all[i].Data
+		if all[i].Errno != 0 || len(d) < size {
+			return fmt.Sprintf("looking at %s: %v", c.Path, all[i].Errno)
+		}
+		device := unix.Mkdev(binary.LittleEndian.Uint32(d[majorAt:]), binary.LittleEndian.Uint32(d[minorAt:]))
+		if inode := binary.LittleEndian.Uint64(d[inodeAt:]); inode != c.Inode || device != c.Device {
+			return fmt.Sprintf("%s is another directory than outside", c.Path)
+		}
+		return ""
+	})
+}
+
+// status wants that a process has no rights left.
+func (a *attack) status(process string, want map[string]string) {
+	file := path.Join("/proc", process, "status")
+	fd := a.open(file, unix.O_RDONLY)
+	i := a.call(unix.SYS_READ, child.Result(fd), child.Buffer(4096), num(4096))
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		if all[fd].Errno != 0 || all[i].Errno != 0 {
+			return fmt.Sprintf("reading %s: %v", file, errors.Join(errnoOf(all[fd]), errnoOf(all[i])))
+		}
+		have := map[string]string{}
+		for line := range strings.Lines(string(all[i].Data[:all[i].Result])) {
+			if k, v, ok := strings.Cut(line, ":"); ok {
+				have[k] = strings.TrimSpace(v)
+			}
+		}
+		for _, key := range statusKeys {
+			if w, ok := want[key]; ok && have[key] != w {
+				return fmt.Sprintf("%s says %s %q, not %q", file, key, have[key], w)
+			}
+		}
+		return ""
+	})
+}
+
+func errnoOf(f child.Finding) error {
+	if f.Errno == 0 {
+		return nil
+	}
+	return f.Errno
+}
+
+var statusKeys = []string{"Threads", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp"}
+
+// sealed is how every process inside, pid 1 too, must look. One thread only,
+// so that what its status says is all there is.
+func sealed() map[string]string {
+	none := strings.Repeat("0", 16)
+	return map[string]string{
+		"Threads": "1", "CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none, "CapAmb": none,
+		"NoNewPrivs": "1", "Seccomp": "2",
+	}
+}
+
+// request asks the proxy, as the node answers it about itself.
+const request = "GET http://node.mojoup.internal/healthz HTTP/1.1\r\nHost: node.mojoup.internal\r\n\r\n"
+
+// proxy wants that the only way out answers.
+func (a *attack) proxy(at netip.AddrPort) {
+	s := a.call(unix.SYS_SOCKET, num(family(at)), num(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), num(0))
+	address := sockaddr(at)
+	c := a.call(unix.SYS_CONNECT, child.Result(s), child.Data(address), num(len(address)))
+	a.must(c, "connecting to the proxy "+at.String())
+	a.call(unix.SYS_WRITE, child.Result(s), child.Data([]byte(request)), num(len(request)))
+	r := a.call(unix.SYS_READ, child.Result(s), child.Buffer(1024), num(1024))
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		answer := ""
+		if n := all[r].Result; n > 0 {
+			answer, _, _ = strings.Cut(string(all[r].Data[:n]), "\r\n")
+		}
+		if f := strings.Fields(answer); len(f) < 2 || f[1] != "204" {
+			return fmt.Sprintf("the proxy at %s answered %q", at, answer)
+		}
+		return ""
+	})
+}
+
+func family(at netip.AddrPort) int {
+	if at.Addr().Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+func sockaddr(at netip.AddrPort) []byte {
+	out := binary.NativeEndian.AppendUint16(nil, uint16(family(at)))
+	out = binary.BigEndian.AppendUint16(out, at.Port())
+	if at.Addr().Is6() {
+		out = append(out, 0, 0, 0, 0) // flow
+		return append(append(out, at.Addr().AsSlice()...), 0, 0, 0, 0)
+	}
+	return append(append(out, at.Addr().AsSlice()...), make([]byte, 8)...)
+}
+
+// kernel tries what only one layer stands against: where that layer is
+// missing, it succeeds.
+func (a *attack) kernel() {
+	a.status("self", sealed())
+	a.status("1", sealed())
+	const seize = 0x4206
+	a.must(a.call(unix.SYS_PTRACE, num(seize), num(1), num(0), num(0)), "tracing the first process", unix.EPERM, unix.EACCES)
+	a.refused(a.open("/proc/1/mem", unix.O_RDWR), "opening the first process' memory")
+	a.must(a.call(unix.SYS_SOCKET, num(unix.AF_VSOCK), num(unix.SOCK_STREAM), num(0)), "a socket to the hypervisor", unix.EAFNOSUPPORT)
+	a.must(a.call(unix.SYS_UNSHARE, num(unix.CLONE_NEWUSER)), "a new user namespace", unix.EPERM)
+	a.must(a.call(unix.SYS_MOUNT, child.Path("none"), child.Path("/dev/shm"), child.Path("tmpfs"), num(0), num(0)), "mounting", unix.EPERM)
+	a.must(a.call(unix.SYS_IO_URING_SETUP, num(1), child.Buffer(120)), "io_uring", unix.EPERM)
+	out := a.call(unix.SYS_SOCKET, num(unix.AF_INET), num(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), num(0))
+	anywhere := sockaddr(netip.MustParseAddrPort("192.0.2.1:53"))
+	a.must(a.call(unix.SYS_CONNECT, child.Result(out), child.Data(anywhere), num(len(anywhere))), "a packet past the proxy", unix.ENETUNREACH)
+	a.notWritable("/", ".check")
+	a.notWritable("/etc", ".check")
+}
+
+// attacks lists everything that is tried in a sandbox of this Spec.
+func attacks(s sandbox.Spec) *attack {
+	a := &attack{}
+	name := ".check-" + s.ID
+	a.kernel()
+	a.writable("/dev/shm", name)
+	for _, p := range s.Protect {
+		switch p.Guard {
+		case sandbox.Pin:
+			a.must(a.rename(p.Path, p.Path+name), "renaming "+p.Path, unix.EBUSY)
+		case sandbox.Freeze, sandbox.HoldDir, sandbox.HoldFile:
+			a.notWritable(p.Path, name)
+		}
+	}
+	for _, c := range s.Checks {
+		switch c.Kind {
+		case sandbox.MustNotOpen:
+			a.refused(a.open(c.Path, unix.O_RDONLY), "opening "+c.Path)
+		case sandbox.MustNotWrite:
+			a.notWritable(c.Path, name)
+		case sandbox.MustBeSame:
+			a.same(c)
+		case sandbox.MustWrite:
+			a.writable(c.Path, name)
+		}
+	}
+	at, _ := proxyAddress(s) // validated before
+	a.proxy(at)
+	return a
+}
+
+// Check attacks the sandbox from inside. The attempts are made by a process
+// that is sealed as a command is.
+func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
+	if err := b.usable(ctx); err != nil {
+		return nil, err
+	}
+	a := attacks(b.spec)
+	findings, err := b.probe(ctx, a.probes)
+	if err != nil {
+		if errors.Is(err, child.ErrGone) {
+			return nil, sandbox.ErrGone
+		}
+		return nil, fmt.Errorf("checking sandbox %s: %w", b.spec.ID, err)
+	}
+	var broken []string
+	for _, v := range a.verify {
+		if problem := v(findings); problem != "" {
+			broken = append(broken, problem)
+		}
+	}
+	if len(broken) > 0 {
+		return nil, &CheckError{Broken: broken}
+	}
+	return facts(b.spec, b.abi), nil
+}
+
+// probe sends what is too much for one list in several; a result may only be
+// referred to within one, so they are cut where nothing crosses.
+func (b *box) probe(ctx context.Context, probes []child.Probe) ([]child.Finding, error) {
+	return b.helper.Probe(ctx, probes)
+}

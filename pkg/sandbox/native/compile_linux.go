@@ -1,0 +1,307 @@
+package native
+
+import (
+	"os"
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
+)
+
+// machine is what compile has to know of the host and the node's settings.
+type machine struct {
+	abi     int    // of Landlock
+	filter  []byte // the compiled system call filter
+	scratch int64  // bytes of a Scratch without a size
+}
+
+const (
+	// pool is where one memory for all scratch directories is mounted while
+	// they are made, where a common limit is asked for.
+	pool = "/.scratch"
+	// files bounds the number of files in each memory file system: zero would
+	// mean unlimited.
+	files = 1 << 20
+
+	hard = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	ro   = unix.MOUNT_ATTR_RDONLY
+)
+
+// compile lists everything that pid 1 does before the first command. The
+// order is the argument:
+//
+//   - the root of memory first, for every target is below it;
+//   - /proc while the host's is still visible, or the kernel refuses it;
+//   - mounts as the Spec orders them, then protections, ancestors first;
+//   - then the root is changed, and nothing of the host has a name any more;
+//   - the network and limits need rights that are about to go;
+//   - what is only writable during set-up becomes read-only;
+//   - Landlock's rules are opened on the final tree, after the last mount,
+//     since a process under Landlock may not mount;
+//   - capabilities go before pid 1's own Landlock domain, the filter is last.
+func compile(s sandbox.Spec, m machine) []child.Op {
+	var ops []child.Op
+	for _, part := range [][]child.Op{
+		rootOps(s), procOps(), deviceOps(s), mountOps(s, m), protectOps(s),
+		{{Code: child.Pivot}},
+		networkOps(s), limitOps(s), settleOps(s), landlockOps(s, m),
+		{{Code: child.Seal}}, firstDomainOps(m),
+		{{Code: child.Filter, Blob: m.filter}},
+	} {
+		ops = append(ops, part...)
+	}
+	return ops
+}
+
+func rootOps(s sandbox.Spec) []child.Op {
+	size := int64(1 << 20)
+	for _, m := range s.Mounts {
+		size += int64(len(m.Content)) + 8192
+	}
+	ops := []child.Op{{Code: child.Root, First: s.WorkDir, A: uint64(size), B: 16384, C: 0o755}}
+	if s.Limits.Disk > 0 {
+		ops = append(ops, child.Op{Code: child.Tmpfs, Flags: child.Make, First: pool, A: uint64(s.Limits.Disk), B: files, C: 0o755})
+	}
+	return ops
+}
+
+// hidden are files of /proc that show what is the host's: its keys, its
+// memory, its timers.
+var hidden = []string{"/proc/keys", "/proc/key-users", "/proc/kcore", "/proc/timer_list", "/proc/sched_debug"}
+
+func procOps() []child.Op {
+	ops := []child.Op{{Code: child.Proc, Flags: child.Make, First: "/proc"}}
+	for _, f := range hidden {
+		ops = append(ops, child.Op{
+			Code: child.Bind, Flags: child.IfThere, First: "/dev/null", Second: f,
+			A: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | ro,
+		})
+	}
+	return ops
+}
+
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+func deviceOps(s sandbox.Spec) []child.Op {
+	var ops []child.Op
+	for _, d := range devices {
+		ops = append(ops, child.Op{
+			Code: child.Bind, Flags: child.Make, First: d, Second: d,
+			A: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC,
+		})
+	}
+	for _, l := range [][2]string{
+		{"/dev/fd", "/proc/self/fd"}, {"/dev/stdin", "/proc/self/fd/0"}, {"/dev/stdout", "/proc/self/fd/1"},
+		{"/dev/stderr", "/proc/self/fd/2"}, {"/dev/ptmx", "pts/ptmx"},
+	} {
+		ops = append(ops, child.Op{Code: child.Link, First: l[0], Second: l[1]})
+	}
+	ops = append(ops, child.Op{Code: child.Devpts, Flags: child.Make, First: "/dev/pts"})
+	shm := sandbox.Mount{Kind: sandbox.Scratch, Target: "/dev/shm", Mode: 0o1777, Size: 256 << 20}
+	return append(ops, scratchOps(s, shm, "shm", nil)...)
+}
+
+// mountOps makes the Spec's mounts. Where the target lies in a directory of
+// the host, the mount point must be there: nothing is made on the host.
+func mountOps(s sandbox.Spec, mc machine) []child.Op {
+	var ops []child.Op
+	for i, m := range s.Mounts {
+		cover := covering(s.Mounts[:i], m.Target)
+		var flags child.Flags
+		if cover == nil || cover.Kind == sandbox.Scratch {
+			flags = child.Make
+		}
+		switch m.Kind {
+		case sandbox.Bind:
+			ops = append(ops, bindOp(m, flags))
+		case sandbox.Scratch:
+			if m.Size == 0 {
+				m.Size = mc.scratch
+			}
+			ops = append(ops, scratchOps(s, m, strconv.Itoa(i), cover)...)
+		case sandbox.Text:
+			ops = append(ops, textOp(m, cover, flags))
+		case sandbox.Link:
+			ops = append(ops, child.Op{Code: child.Link, First: m.Target, Second: m.Source})
+		}
+	}
+	if s.Limits.Disk > 0 {
+		ops = append(ops, child.Op{Code: child.Unmount, First: pool})
+	}
+	return ops
+}
+
+func bindOp(m sandbox.Mount, flags child.Flags) child.Op {
+	if m.Optional {
+		flags |= child.Optional
+	}
+	if m.Access == sandbox.ReadWrite {
+		flags |= child.Strict // a link could be made to point elsewhere meanwhile
+	}
+	return child.Op{Code: child.Bind, Flags: flags, First: m.Source, Second: m.Target, A: attributes(m)}
+}
+
+func attributes(m sandbox.Mount) uint64 {
+	attr := uint64(hard)
+	if m.NoExec {
+		attr |= unix.MOUNT_ATTR_NOEXEC
+	}
+	if m.Kind == sandbox.Bind && m.Access == sandbox.ReadOnly {
+		attr |= ro
+	}
+	return attr
+}
+
+// scratchOps makes a directory of memory: one of its own size, or with a
+// limit for all of them, a directory of the common memory.
+func scratchOps(s sandbox.Spec, m sandbox.Mount, name string, cover *sandbox.Mount) []child.Op {
+	var flags child.Flags
+	if cover == nil || cover.Kind == sandbox.Scratch {
+		flags = child.Make
+	}
+	mode := uint64(0o755)
+	if m.Mode != 0 {
+		mode = uint64(unixMode(m.Mode))
+	}
+	if s.Limits.Disk > 0 {
+		from := path.Join(pool, name)
+		return []child.Op{
+			{Code: child.Dir, First: from, C: mode},
+			{Code: child.Bind, Flags: flags | child.Inside, First: from, Second: m.Target, A: attributes(m)},
+		}
+	}
+	ops := []child.Op{{Code: child.Tmpfs, Flags: flags, First: m.Target, A: uint64(m.Size), B: files, C: mode}}
+	if m.NoExec {
+		ops = append(ops, child.Op{Code: child.Bind, Flags: child.Inside, First: m.Target, Second: m.Target, A: attributes(m)})
+	}
+	return ops
+}
+
+// textOp makes a file that cannot be changed inside: in a directory that will
+// be read-only it is just a file, elsewhere a mount.
+func textOp(m sandbox.Mount, cover *sandbox.Mount, flags child.Flags) child.Op {
+	mode := uint64(0o444)
+	if m.Mode != 0 {
+		mode = uint64(unixMode(m.Mode)) &^ 0o222
+	}
+	op := child.Op{Code: child.File, First: m.Target, C: mode, Blob: m.Content}
+	if cover != nil && (cover.Kind == sandbox.Bind || cover.Access == sandbox.ReadWrite) {
+		op.Code, op.Flags, op.A = child.Text, flags|child.Inside, hard|ro
+	}
+	return op
+}
+
+func protectOps(s sandbox.Spec) []child.Op {
+	var ops []child.Op
+	for _, p := range s.Protect {
+		m := covering(s.Mounts, p.Path)
+		op := child.Op{Code: child.Bind, Flags: child.Inside, First: p.Path, Second: p.Path, A: attributes(*m)}
+		switch p.Guard {
+		case sandbox.Freeze:
+			op.A, op.Flags = op.A|ro, op.Flags|child.Single
+		case sandbox.HoldDir, sandbox.HoldFile:
+			op.A |= ro
+		case sandbox.Thaw:
+			op.B = ro
+		}
+		if m.Kind == sandbox.Scratch { // nothing of the host: made inside
+			ops = append(ops, heldInside(p)...)
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func heldInside(p sandbox.Protection) []child.Op {
+	switch p.Guard {
+	case sandbox.HoldDir, sandbox.Thaw:
+		return []child.Op{{Code: child.Dir, First: p.Path, C: 0o755}}
+	case sandbox.HoldFile:
+		return []child.Op{{Code: child.File, First: p.Path, C: 0o644, Blob: []byte(p.Content)}}
+	}
+	return nil
+}
+
+// second is an address beside 127.0.0.1: without a global one on any interface
+// getaddrinfo with AI_ADDRCONFIG fails for every name. 198.18.0.1, of the range
+// for benchmarks (RFC 2544), in the byte order in which the kernel reads it.
+const second = 198 | 18<<8 | 0<<16 | 1<<24
+
+func networkOps(s sandbox.Spec) []child.Op {
+	at, _ := proxyAddress(s) // validated before
+	host := s.Hostname
+	if host == "" {
+		host = "sandbox"
+	}
+	return []child.Op{
+		{Code: child.Loopback, A: second},
+		{Code: child.Listen, First: at.String(), A: uint64(at.Port()), Blob: at.Addr().AsSlice()},
+		{Code: child.Hostname, First: host},
+	}
+}
+
+func limitOps(s sandbox.Spec) []child.Op {
+	limit := func(resource int, n uint64) child.Op {
+		return child.Op{Code: child.Rlimit, First: rlimitNames[resource], A: uint64(resource), B: n, C: n}
+	}
+	ops := []child.Op{
+		// Not 0: where the host pipes core dumps to a program, 0 still runs it,
+		// as root, on the session's memory.
+		limit(unix.RLIMIT_CORE, 1),
+		limit(unix.RLIMIT_MEMLOCK, 64<<20),
+		limit(unix.RLIMIT_MSGQUEUE, 819200),
+		limit(unix.RLIMIT_SIGPENDING, 16384),
+	}
+	if n := s.Limits.Processes; n > 0 {
+		// Counted per user namespace since 5.14, so this session's only. Pid 1
+		// is one of them.
+		ops = append(ops, limit(unix.RLIMIT_NPROC, uint64(n)+1))
+	}
+	if n := s.Limits.Files; n > 0 {
+		ops = append(ops, limit(unix.RLIMIT_NOFILE, uint64(n)))
+	}
+	// Of this user namespace and those below. The host's own limits are per
+	// user, so a session that took all of them would starve its user.
+	for _, w := range [][2]string{{"max_user_namespaces", "0"}, {"max_inotify_instances", "64"}} {
+		ops = append(ops, child.Op{Code: child.Write, Flags: child.Optional, First: "/proc/sys/user/" + w[0], Second: w[1]})
+	}
+	return ops
+}
+
+var rlimitNames = map[int]string{
+	unix.RLIMIT_CORE: "core", unix.RLIMIT_MEMLOCK: "memlock", unix.RLIMIT_MSGQUEUE: "msgqueue",
+	unix.RLIMIT_SIGPENDING: "sigpending", unix.RLIMIT_NPROC: "processes", unix.RLIMIT_NOFILE: "files",
+}
+
+// settled are parts of /proc that a session of root could write, since they
+// ask for the user and not for a capability.
+var settled = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"}
+
+func settleOps(s sandbox.Spec) []child.Op {
+	var ops []child.Op
+	for _, p := range settled {
+		ops = append(ops, child.Op{
+			Code: child.Bind, Flags: child.Inside | child.Optional, First: p, Second: p,
+			A: hard | unix.MOUNT_ATTR_NOEXEC | ro,
+		})
+	}
+	for _, m := range s.Mounts {
+		if m.Kind == sandbox.Scratch && m.Access == sandbox.ReadOnly {
+			ops = append(ops, child.Op{Code: child.Attributes, First: m.Target, A: ro})
+		}
+	}
+	return append(ops, child.Op{Code: child.Attributes, First: "/", A: ro})
+}
+
+// unixMode turns Go's bits into the kernel's, of which only the sticky one is
+// wanted beside the permissions.
+func unixMode(m os.FileMode) uint32 {
+	mode := uint32(m.Perm())
+	if m&os.ModeSticky != 0 || m&0o1000 != 0 {
+		mode |= 0o1000
+	}
+	return mode
+}

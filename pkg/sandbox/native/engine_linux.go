@@ -1,0 +1,105 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
+)
+
+// Options configure an [Engine]. The zero value is usable.
+type Options struct {
+	// Log is told what was ended and undone. Nil discards it.
+	Log *slog.Logger
+	// ScratchSize bounds each Scratch mount without a size of its own, in
+	// bytes. Zero means 2 GiB.
+	ScratchSize int64
+}
+
+// An Engine makes native sandboxes. It holds the helper and the system call
+// filter, which are made once.
+type Engine struct {
+	log     *slog.Logger
+	image   *child.Image
+	machine machine
+}
+
+var _ sandbox.Engine = (*Engine)(nil)
+
+// New makes the engine: a [*child.MissingError] where this build has no
+// helper, a [*KernelError] where the kernel lacks Landlock. Whether sandboxes
+// really work here is package capability's to find out.
+func New(o Options) (*Engine, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.ScratchSize <= 0 {
+		o.ScratchSize = 2 << 30
+	}
+	abi, err := landlockABI()
+	if err != nil {
+		return nil, err
+	}
+	filter, err := buildFilter(refusals())
+	if err != nil {
+		return nil, err
+	}
+	image, err := child.Load()
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{log: o.Log, image: image, machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize}}, nil
+}
+
+// Name is "native".
+func (*Engine) Name() string { return "native" }
+
+// Close frees the helper's memory. Sandboxes that run are not touched.
+func (e *Engine) Close() error { return e.image.Close() }
+
+// Prepare makes a sandbox with nothing running in it.
+func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	b, err := e.prepare(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("preparing sandbox %s: %w", spec.ID, err)
+	}
+	return b, nil
+}
+
+func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := validate(spec); err != nil {
+		return nil, err
+	}
+	if err := validateIdentity(spec.Identity); err != nil {
+		return nil, err
+	}
+	b := &box{log: e.log.With("sandbox", spec.ID), spec: spec, abi: e.machine.abi, removing: make(chan struct{}, 1), gone: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			_ = b.Remove(context.WithoutCancel(ctx))
+		}
+	}()
+	if b.held, err = holdAll(spec); err != nil {
+		return nil, err
+	}
+	id := spec.Identity
+	b.helper, err = e.image.Start(child.Options{ID: spec.ID, UID: id.UID, GID: id.GID, Groups: id.Groups})
+	if err != nil {
+		return nil, err
+	}
+	// Control groups come here, before anything is forked.
+	if err := b.helper.MakeNamespaces(id.UID, id.GID); err != nil {
+		return nil, err
+	}
+	b.listener, err = b.helper.SetUp(ctx, compile(spec, e.machine))
+	if err != nil {
+		return nil, err
+	}
+	go b.watch()
+	return b, nil
+}

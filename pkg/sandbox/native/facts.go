@@ -1,0 +1,101 @@
+package native
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// facts says what a sandbox of this Spec enforces once its check has passed.
+func facts(s sandbox.Spec, abi int) sandbox.Enforced {
+	held := func(name, detail string) sandbox.Fact {
+		return sandbox.Fact{Name: name, Strength: sandbox.Held, Detail: detail}
+	}
+	out := sandbox.Enforced{
+		held("filesystem", fmt.Sprintf("only what was mounted exists; Landlock ABI %d beneath", abi)),
+		held("network", "a network namespace of its own with no interface but loopback; the only way out is "+s.Proxy),
+		held("system calls", "a seccomp filter; other machine types' calls kill, calls newer than it do not exist"),
+		held("privileges", "no capabilities, none to be gained, no set-uid programs"),
+		held("processes", "a process namespace of its own; outside ones can be neither seen nor signalled"),
+		identity(s.Identity),
+		sockets(abi),
+	}
+	if len(s.Protect) > 0 {
+		out = append(out, held("protected paths", fmt.Sprintf("%d read-only or pinned by mounts", len(s.Protect))))
+	}
+	return append(out, limits(s)...)
+}
+
+func identity(id sandbox.Identity) sandbox.Fact {
+	f := sandbox.Fact{Name: "identity", Strength: sandbox.Held, Detail: fmt.Sprintf("user %d, group %d, the same inside and outside", id.UID, id.GID)}
+	switch {
+	case id.UID == 0:
+		f.Strength, f.Detail = sandbox.Weaker, "user 0, without its privileges, yet the owner of all that root owns in writable mounts"
+	case os.Geteuid() != 0:
+		if groups, err := os.Getgroups(); err == nil && extra(groups, id.GID) {
+			f.Strength, f.Detail = sandbox.Weaker, "supplementary groups of the user cannot be dropped without root and stay effective"
+		}
+	}
+	return f
+}
+
+func extra(groups []int, gid int) bool {
+	for _, g := range groups {
+		if g != gid {
+			return true
+		}
+	}
+	return false
+}
+
+func sockets(abi int) sandbox.Fact {
+	if abi >= 9 {
+		return sandbox.Fact{Name: "host sockets", Strength: sandbox.Held, Detail: "sockets of the host in mounted directories cannot be connected to"}
+	}
+	return sandbox.Fact{Name: "host sockets", Strength: sandbox.Weaker, Detail: fmt.Sprintf("none is mounted; one that a host program makes in a mounted directory could be connected to (Landlock ABI %d, needs 9)", abi)}
+}
+
+// limits names each kind, also those that nobody asked for: whoever reads it
+// wants to know what a bomb would do.
+func limits(s sandbox.Spec) []sandbox.Fact {
+	l := s.Limits
+	var out []sandbox.Fact
+	add := func(name string, strength sandbox.Strength, detail string) {
+		out = append(out, sandbox.Fact{Name: name, Strength: strength, Detail: detail})
+	}
+	const none = "none was asked for"
+	switch {
+	case l.Memory == 0:
+		add("memory limit", sandbox.Absent, none)
+	default:
+		add("memory limit", sandbox.Absent, "not enforced: needs a control group")
+	}
+	switch {
+	case l.CPUs == 0:
+		add("processor limit", sandbox.Absent, none)
+	default:
+		add("processor limit", sandbox.Absent, "not enforced: needs a control group")
+	}
+	switch {
+	case l.Processes == 0:
+		add("process limit", sandbox.Absent, none)
+	case s.Identity.UID == 0:
+		add("process limit", sandbox.Absent, "the kernel does not apply it to user 0 without a control group")
+	default:
+		add("process limit", sandbox.Held, fmt.Sprintf("%d processes and threads, counted for this sandbox alone", l.Processes))
+	}
+	switch {
+	case l.Files == 0:
+		add("open files limit", sandbox.Absent, none)
+	default:
+		add("open files limit", sandbox.Held, fmt.Sprintf("%d in each process, or the host's hard limit", l.Files))
+	}
+	switch {
+	case l.Disk == 0:
+		add("disk limit", sandbox.Weaker, "each scratch directory has its size; mounted directories are not limited")
+	default:
+		add("disk limit", sandbox.Weaker, fmt.Sprintf("%d bytes of scratch together; mounted directories are not limited", l.Disk))
+	}
+	return out
+}

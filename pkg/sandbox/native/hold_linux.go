@@ -1,0 +1,215 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// A placeholder is a path of the host that stands for a missing one while a
+// sandbox lives: an empty directory, or a file with a known content.
+type placeholder struct {
+	path    string
+	file    bool
+	content string
+}
+
+// placeholders lists, from the Spec alone, what Prepare may make on the host.
+func placeholders(s sandbox.Spec) []placeholder {
+	var out []placeholder
+	for _, p := range s.Protect {
+		m := covering(s.Mounts, p.Path)
+		if m == nil || m.Kind != sandbox.Bind {
+			continue
+		}
+		on := path.Join(m.Source, p.Path[len(m.Target):])
+		switch p.Guard {
+		case sandbox.HoldDir, sandbox.Thaw:
+			out = append(out, placeholder{path: on})
+		case sandbox.HoldFile:
+			out = append(out, placeholder{path: on, file: true, content: p.Content})
+		}
+	}
+	return out
+}
+
+// A hold is a placeholder that this sandbox uses. The lock on it is shared:
+// several sandboxes may use one, and whoever can have it alone takes it away.
+// Locks end with their process, so that a dead node holds nothing.
+type hold struct {
+	placeholder
+	lock *os.File
+}
+
+func holdAll(s sandbox.Spec) (held []*hold, err error) {
+	for _, p := range placeholders(s) {
+		h, err := p.hold(s.Identity)
+		if err != nil {
+			return held, fmt.Errorf("holding %s: %w", p.path, err)
+		}
+		held = append(held, h)
+	}
+	return held, nil
+}
+
+// hold makes the placeholder where there is nothing, as the session's user,
+// and takes the shared lock.
+func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
+	parent, err := p.parent()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(parent)
+	for range 16 { // another sandbox may be taking it away at this moment
+		if err := asUser(id, func() error { return p.make(parent) }); err != nil {
+			return nil, err
+		}
+		lock, err := p.open(parent)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil && p.isStill(parent, lock) {
+			return &hold{p, lock}, nil
+		}
+		lock.Close()
+	}
+	return nil, errors.New("another session keeps taking it away")
+}
+
+// parent opens the directory that holds it, through no symbolic link.
+func (p placeholder) parent() (int, error) {
+	return unix.Openat2(unix.AT_FDCWD, path.Dir(p.path), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+}
+
+func (p placeholder) make(parent int) error {
+	name := path.Base(p.path)
+	if !p.file {
+		if err := unix.Mkdirat(parent, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		return nil
+	}
+	fd, err := unix.Openat(parent, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(p.content))
+	return err
+}
+
+func (p placeholder) open(parent int) (*os.File, error) {
+	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	if !p.file {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, err := unix.Openat(parent, path.Base(p.path), flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), p.path), nil
+}
+
+// isStill reports whether the name stands for what was opened.
+func (p placeholder) isStill(parent int, file *os.File) bool {
+	var named, opened unix.Stat_t
+	return unix.Fstatat(parent, path.Base(p.path), &named, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		unix.Fstat(int(file.Fd()), &opened) == nil && named.Dev == opened.Dev && named.Ino == opened.Ino
+}
+
+// release gives the lock back and takes the placeholder away, unless another
+// sandbox uses it or somebody has put something there.
+func (h *hold) release() (removed bool, err error) {
+	defer h.lock.Close()
+	return h.remove(h.lock)
+}
+
+// sweep takes away what a dead node has left.
+func (p placeholder) sweep() (removed bool, err error) {
+	parent, err := p.parent()
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the placeholder %s: %w", p.path, err)
+	}
+	defer unix.Close(parent)
+	file, err := p.open(parent)
+	if err != nil {
+		return false, nil // gone, or something else stands there now
+	}
+	defer file.Close()
+	return p.remove(file)
+}
+
+func (p placeholder) remove(file *os.File) (removed bool, err error) {
+	parent, err := p.parent()
+	if err != nil {
+		return false, nil // its directory has gone, and it with that
+	}
+	defer unix.Close(parent)
+	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !p.isStill(parent, file) {
+		return false, nil
+	}
+	flags := unix.AT_REMOVEDIR
+	if p.file {
+		if flags = 0; !p.unchanged(file) {
+			return false, nil
+		}
+	}
+	err = unix.Unlinkat(parent, path.Base(p.path), flags)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		return false, nil
+	}
+	return false, fmt.Errorf("removing the placeholder %s: %w", p.path, err)
+}
+
+// unchanged reports whether the file holds what was put there, or nothing,
+// as after a death between making and writing.
+func (p placeholder) unchanged(file *os.File) bool {
+	got := make([]byte, len(p.content)+1)
+	n, _ := file.ReadAt(got, 0)
+	return n == 0 || string(got[:n]) == p.content
+}
+
+// asUser carries f out with the rights of the session's user on files: a node
+// that is root must not make what that user could not.
+func asUser(id sandbox.Identity, f func() error) error {
+	if os.Geteuid() != 0 || id.UID == 0 {
+		return f()
+	}
+	runtime.LockOSThread()
+	// Only this thread's: with the user's number the kernel takes the rights
+	// over files from it, and gives them back with root's.
+	if _, err := unix.SetfsgidRetGid(id.GID); err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	if _, err := unix.SetfsuidRetUid(id.UID); err != nil {
+		return err // the thread stays locked, and ends with its goroutine
+	}
+	err := f()
+	_, errUID := unix.SetfsuidRetUid(0)
+	_, errGID := unix.SetfsgidRetGid(0)
+	if errUID == nil && errGID == nil {
+		runtime.UnlockOSThread()
+	}
+	return errors.Join(err, errUID, errGID)
+}

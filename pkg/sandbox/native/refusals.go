@@ -1,0 +1,143 @@
+package native
+
+import "syscall"
+
+// A condition looks at one argument of a system call: the bits of mask must
+// be those of value. Arguments that the kernel takes as 32 bits are compared
+// as 32 bits, or a set high bit would slip through.
+type condition struct {
+	arg         uint
+	mask, value uint64
+}
+
+// A refusal is one row of the filter: these calls, when every condition
+// holds, are answered by errno and not carried out.
+type refusal struct {
+	calls  []string
+	when   []condition
+	answer syscall.Errno
+	why    string
+}
+
+const low32 = 0xffffffff
+
+func is(arg uint, value uint64) condition { return condition{arg, low32, value} }
+func has(arg uint, bits uint64) condition { return condition{arg, bits, bits} }
+func calls(names ...string) []string      { return names }
+func when(all ...condition) []condition   { return all }
+func deny(c []string, why string) refusal { return refusal{c, nil, syscall.EPERM, why} }
+func hide(c []string, why string) refusal { return refusal{c, nil, syscall.ENOSYS, why} }
+func denyIf(c []string, w []condition, why string) refusal {
+	return refusal{c, w, syscall.EPERM, why}
+}
+
+// newest is the last system call that somebody has looked at for this table:
+// removexattrat, Linux 6.13. What is newer does not exist inside. The numbers
+// are the same on amd64 and arm64 from 424 on.
+const newest = 466
+
+// refusals is the whole policy of the filter. Only what neither a lost
+// capability nor an own namespace refuses already, or what has been a way
+// through them, is here.
+func refusals() []refusal {
+	rows := []refusal{
+		deny(calls("io_uring_setup", "io_uring_enter", "io_uring_register"), "does most of what other calls do, past this filter"),
+		deny(calls("add_key", "request_key", "keyctl"), "keyrings are the host user's and know no namespace"),
+		deny(calls("perf_event_open"), "measures what is outside, and a long list of kernel faults"),
+		deny(calls("userfaultfd"), "holds the kernel inside a copy for as long as one likes: the exploit writer's tool"),
+		deny(calls("memfd_secret"), "memory that cannot be swapped or counted"),
+		deny(calls("bpf"), "programs in the kernel"),
+		deny(calls("kexec_load", "kexec_file_load", "reboot"), "the machine is not the session's"),
+		deny(calls("init_module", "finit_module", "delete_module"), "kernel modules"),
+		deny(calls("setns"), "joins namespaces by a descriptor that came from outside"),
+		hide(calls("clone3"), "its flags are in memory, where a filter cannot look; C libraries then use clone"),
+		hide(calls("openat2"), "its mode is in memory, where a filter cannot look; programs then use openat"),
+		deny(calls("process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp"), "reach into other processes; debuggers use /proc"),
+		deny(calls("open_by_handle_at", "name_to_handle_at"), "opens files by number, past every path"),
+		deny(calls("fanotify_init"), "watches whole file systems, the host's too"),
+		deny(calls("modify_ldt", "iopl", "ioperm"), "old ways into the processor that only emulators want"),
+		deny(calls("mbind", "set_mempolicy", "migrate_pages", "move_pages"), "places memory, and tells where others' is"),
+		deny(calls("swapon", "swapoff", "acct", "quotactl", "syslog", "settimeofday", "clock_settime", "lookup_dcookie", "vhangup"), "the machine's affairs"),
+		denyIf(calls("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"), when(is(0, 1)), "the first process keeps the sandbox"),
+		denyIf(calls("ioctl"), when(is(1, 0x5412)), "TIOCSTI types into a terminal as if its user had"),
+		denyIf(calls("ioctl"), when(is(1, 0x541c)), "TIOCLINUX pastes into a console"),
+		denyIf(calls("fcntl"), when(is(1, 1031)), "F_SETPIPE_SZ: pages of pipes are counted per user of the host"),
+		// Bit 31 is spare; with it the argument is a question, not a wish.
+		denyIf(calls("personality"), when(condition{0, 0x80400000, 0x00400000}), "READ_IMPLIES_EXEC makes data executable"),
+		denyIf(calls("personality"), when(condition{0, 0x80100000, 0x00100000}), "MMAP_PAGE_ZERO maps what null pointers reach"),
+	}
+	rows = append(rows, namespaceRows()...)
+	rows = append(rows, modeRows()...)
+	return append(rows, socketRows()...)
+}
+
+// namespaceRows refuse new namespaces: the kernel's largest attack surface
+// for an ordinary user. max_user_namespaces is 0 as well.
+func namespaceRows() []refusal {
+	kinds := []struct {
+		name string
+		flag uint64
+	}{
+		{"mount", 0x00020000}, {"control group", 0x02000000}, {"host name", 0x04000000}, {"IPC", 0x08000000},
+		{"user", 0x10000000}, {"process", 0x20000000}, {"network", 0x40000000},
+	}
+	var rows []refusal
+	for _, k := range kinds {
+		rows = append(rows, denyIf(calls("unshare", "clone"), when(has(0, k.flag)), "a new "+k.name+" namespace"))
+	}
+	// For clone this bit belongs to the signal number.
+	return append(rows, denyIf(calls("unshare"), when(has(0, 0x80)), "a new time namespace"))
+}
+
+// modeRows refuse files that run as their owner: made in a mounted
+// directory, they would do so on the host, for whoever starts them there.
+func modeRows() []refusal {
+	const create, tmpfile = 0o100, 0o20000000
+	var rows []refusal
+	for _, bit := range []struct {
+		mode uint64
+		why  string
+	}{{0o4000, "a program that runs as its owner"}, {0o2000, "a program that runs as its group"}} {
+		row := func(name string, mode uint, more ...condition) {
+			rows = append(rows, denyIf(calls(name), when(append(more, has(mode, bit.mode))...), bit.why))
+		}
+		row("chmod", 1)
+		row("fchmod", 1)
+		row("fchmodat", 2)
+		row("fchmodat2", 2)
+		row("creat", 1)
+		row("mknod", 1)
+		row("mknodat", 2)
+		for _, flag := range []uint64{create, tmpfile} {
+			row("open", 2, has(1, flag))
+			row("openat", 3, has(2, flag))
+		}
+	}
+	return rows
+}
+
+// socketRows leave UNIX, IPv4, IPv6 and netlink's ROUTE, with which programs
+// list interfaces. The network namespace confines these. It does not confine
+// AF_VSOCK, which reaches the hypervisor from an empty one.
+func socketRows() []refusal {
+	const unix, inet, inet6, netlink = 1, 2, 10, 16
+	var rows []refusal
+	for family := uint64(0); family < 64; family++ {
+		if family == unix || family == inet || family == inet6 || family == netlink {
+			continue
+		}
+		why := "no such network inside"
+		if family == 40 {
+			why = "AF_VSOCK knows no network namespace: it reaches the hypervisor"
+		}
+		rows = append(rows, refusal{calls("socket"), when(is(0, family)), syscall.EAFNOSUPPORT, why})
+	}
+	for protocol := uint64(1); protocol < 32; protocol++ {
+		// This errno is what programs take for "the kernel has no audit".
+		rows = append(rows, refusal{
+			calls("socket"), when(is(0, netlink), is(2, protocol)), syscall.EPROTONOSUPPORT,
+			"of netlink only ROUTE: some protocols know no network namespace",
+		})
+	}
+	return rows
+}

@@ -1,0 +1,155 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
+)
+
+// Kinds of undo.
+const (
+	undoHelper = "native-helper" // end the helper of ID
+	undoDir    = "native-dir"    // remove the directory Path if it is empty
+	undoFile   = "native-file"   // remove the file Path if it holds Content
+)
+
+// Undo lists what Prepare may leave: processes first, since a placeholder
+// may only go when nothing relies on it.
+func (*Engine) Undo(s sandbox.Spec) []sandbox.Undo {
+	out := []sandbox.Undo{{Kind: undoHelper, ID: s.ID}}
+	all := placeholders(s)
+	for i := len(all) - 1; i >= 0; i-- { // deepest first
+		p := all[i]
+		u := sandbox.Undo{Kind: undoDir, Path: p.path, ID: s.ID}
+		if p.file {
+			u.Kind, u.Content = undoFile, p.content
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// Sweep carries out one act of an earlier Undo.
+func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err error) {
+	p := placeholder{path: u.Path}
+	switch u.Kind {
+	case undoHelper:
+		return sweepHelper(ctx, u.ID)
+	case undoFile:
+		p.file, p.content = true, u.Content
+	case undoDir:
+	default:
+		return "", fmt.Errorf("undo %q: not of the native engine", u.Kind)
+	}
+	if err := clean("undo", u.Path); err != nil {
+		return "", err
+	}
+	removed, err := p.sweep()
+	if removed {
+		did = "removed the placeholder " + u.Path
+	}
+	return did, err
+}
+
+// sweepHelper kills what is left of a helper. Normally nothing is: it leaves
+// when its node's end of the socket closes.
+func sweepHelper(ctx context.Context, id string) (string, error) {
+	if !validID(id) {
+		return "", wrong("undo", "%q names no sandbox", id)
+	}
+	pids, err := helpersOf(id)
+	if err != nil {
+		return "", err
+	}
+	ended := 0
+	for _, pid := range pids {
+		did, err := end(ctx, pid, id)
+		if err != nil {
+			return "", fmt.Errorf("ending sandbox helper %d: %w", pid, err)
+		}
+		if did {
+			ended++
+		}
+	}
+	if ended == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("ended %d processes of sandbox %s", ended, id), nil
+}
+
+// helpersOf finds processes by command line: name and ID are all of it.
+func helpersOf(id string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("looking for sandbox helpers: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && isHelper(pid, id) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func isHelper(pid int, id string) bool {
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	return err == nil && strings.TrimRight(string(line), "\x00") == child.Name+"\x00"+id && ours(pid)
+}
+
+// ours keeps a session that named a process of its own like that from having
+// the node kill it, or wait for it: the outer process and pid 1 are the only
+// ones that stand in this process' own namespace or directly in the next.
+func ours(pid int) bool {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			all := strings.Fields(numbers)
+			return len(all) == 1 || all[len(all)-1] == "1"
+		}
+	}
+	return false
+}
+
+// end kills one process by a descriptor, so that the number cannot come to
+// mean another one in between, and waits until it has gone.
+func end(ctx context.Context, pid int, id string) (bool, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	if !isHelper(pid, id) {
+		return false, nil
+	}
+	err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for ctx.Err() == nil {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int((100 * time.Millisecond).Milliseconds()))
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return true, err
+		}
+	}
+	return true, context.Cause(ctx)
+}
