@@ -142,6 +142,10 @@ func TestListenerRefused(t *testing.T) {
 		{"in a container", map[string]string{"/.dockerenv": ""}, &child.StageError{Stage: child.StageNotify, Errno: syscall.EPERM}, Fail, "in a container (docker)"},
 		{"held in a container", map[string]string{"/.dockerenv": ""}, &child.StageError{Stage: child.StageNotify, Errno: syscall.EBUSY}, Fail, "another program"},
 		{"something else", nil, &child.StageError{Stage: child.StageNotify, Errno: syscall.ENOMEM}, Fail, "could not be installed"},
+		{"no /proc to start it from", map[string]string{"/proc/self/status": "-"}, errors.New("open /proc/self/fd/7: no such file"), Fail, "there is no /proc"},
+		{"root of a namespace without groups", map[string]string{"/proc/self/setgroups": "deny\n"}, os.NewSyscallError("fork", syscall.EPERM), Fail,
+			"root of a user namespace that forbids changing groups"},
+		{"not permitted to start it", nil, os.NewSyscallError("fork", syscall.EPERM), Unknown, "could not be found out"},
 		{"timed out", nil, context.DeadlineExceeded, Unknown, "did not end in time"},
 		{"helper is not heard", nil, &child.StageError{Stage: child.StageProtocol, Errno: syscall.EPIPE}, Unknown, "could not be found out"},
 		{"too many processes", nil, &child.StageError{Stage: child.StageFork, Errno: syscall.EAGAIN}, Unknown, "could not be found out"},
@@ -151,6 +155,7 @@ func TestListenerRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := goodHost()
 			h.Files = changed(tt.files)
+			h.UID = 0
 			h.Listener = func(context.Context) error { return tt.err }
 			h.Namespaces = h.Listener
 			c := check(t, h, NameListener)

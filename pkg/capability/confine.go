@@ -45,7 +45,7 @@ func checkListener(ctx context.Context, h *Host, f facts) Check {
 	if no := refusal(err); no != nil {
 		return refusedListener(no, f)
 	}
-	return unproven("seccomp user notification", err)
+	return unproven(h, f, "seccomp user notification", err)
 }
 
 func refusedListener(no *child.StageError, f facts) Check {
@@ -100,11 +100,23 @@ func checkNamespaces(ctx context.Context, h *Host, f facts) Check {
 	if no := refusal(err); no != nil {
 		return refusedNamespaces(h, no, f)
 	}
-	return unproven("user namespaces", err)
+	return unproven(h, f, "user namespaces", err)
 }
 
-// unproven is a probe that came back without the kernel's answer.
-func unproven(what string, err error) Check {
+// unproven is a probe that came back without the kernel's answer, because the
+// helper could not even be started. Where the reason is known to stand in the
+// way of every session, that is an answer too.
+func unproven(h *Host, f facts, what string, err error) Check {
+	switch {
+	case f.noProc: // the helper is started by its path there
+		c := noProc()
+		c.State, c.Found = Fail, plain(err.Error())
+		return c
+	case errors.Is(err, syscall.EPERM) && h.UID == 0 && h.text("/proc/self/setgroups") == "deny":
+		return Check{State: Fail, Found: plain(err.Error()),
+			Reason: "this node is root of a user namespace that forbids changing groups",
+			Mend:   "run the node as an ordinary user, or as root of the machine itself"}
+	}
 	text := plain(err.Error())
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		text = "the probe did not end in time"

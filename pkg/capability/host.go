@@ -56,6 +56,14 @@ type Landlock struct {
 	Create func(abi int) error
 }
 
+// Options of [ThisHost]. The zero value is complete.
+type Options struct {
+	// DockerWait bounds the wait for Docker; zero means two seconds.
+	DockerWait time.Duration
+	// Limit bounds each probe; zero means three seconds.
+	Limit time.Duration
+}
+
 // read is the trimmed text of a file below the root.
 func (h *Host) read(path string) (string, error) {
 	if h.Files == nil {

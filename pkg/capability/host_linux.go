@@ -16,14 +16,6 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
-// Options of [ThisHost]. The zero value is complete.
-type Options struct {
-	// DockerWait bounds the wait for Docker; zero means two seconds.
-	DockerWait time.Duration
-	// Limit bounds each probe; zero means three seconds.
-	Limit time.Duration
-}
-
 // ThisHost is the machine that the program runs on, as its own user sees it.
 func ThisHost(o Options) Host {
 	wait := o.DockerWait

@@ -107,8 +107,8 @@ func exhausted(h *Host) Check {
 		return h.text("/proc/sys/user/max_"+kind+"_namespaces") == "0"
 	})
 	if zero < 0 {
-		return Check{Reason: "the number of namespaces that this machine allows is used up",
-			Mend: "raise user.max_user_namespaces, or end sessions that are not needed"}
+		return Check{Reason: "the number of namespaces that are allowed here is used up",
+			Mend: "raise user.max_user_namespaces, or run the node outside of the sandbox or container that allows no more"}
 	}
 	name := "user.max_" + counters[zero] + "_namespaces"
 	what := "user namespaces"
