@@ -82,10 +82,16 @@ func (s *Store) UndoAllDone(ctx context.Context, id session.ID) error {
 
 // addUndo writes the acts of one session, numbered from 1.
 func addUndo(ctx context.Context, tx *sql.Tx, id session.ID, undo []Undo) error {
+	if len(undo) == 0 {
+		return nil
+	}
+	stmt, err := tx.PrepareContext(ctx, `INSERT INTO journal (session, seq, owner, kind, path, content, target) VALUES (?, ?, ?, ?, ?, ?, ?)`)
+	if err != nil {
+		return err
+	}
+	defer stmt.Close()
 	for i, u := range undo {
-		_, err := tx.ExecContext(ctx, `INSERT INTO journal (session, seq, owner, kind, path, content, target) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-			string(id), i+1, u.Owner, u.Kind, u.Path, u.Content, u.ID)
-		if err != nil {
+		if _, err := stmt.ExecContext(ctx, string(id), i+1, u.Owner, u.Kind, u.Path, u.Content, u.ID); err != nil {
 			return fmt.Errorf("writing undo %d: %w", i+1, err)
 		}
 	}

@@ -73,15 +73,22 @@ type expiredSession struct {
 	verdicts int
 }
 
-// expired lists past sessions that need not be kept, oldest first.
+// expired lists past sessions that need not be kept, oldest first. Both
+// questions go by an index: Open asks them each time.
 func (s *Store) expired(ctx context.Context, limit int) ([]expiredSession, error) {
-	rows, err := s.write.QueryContext(ctx, `WITH past AS (
-			SELECT id, since, rowid AS n, coalesce(ended, since) AS ended, allowed + denied AS verdicts
-			FROM sessions WHERE state NOT IN (`+liveStates()+`)
-				AND NOT EXISTS (SELECT 1 FROM journal j WHERE j.session = sessions.id AND j.done IS NULL))
-		SELECT id, verdicts FROM past
-		WHERE ended < ? OR id NOT IN (SELECT id FROM past ORDER BY since DESC, n DESC LIMIT ?)
-		ORDER BY since, n LIMIT ?`, s.now().Add(-s.keep.Age).UnixNano(), s.keep.Sessions, limit)
+	const free = ` AND id NOT IN (SELECT session FROM journal WHERE done IS NULL)`
+	past := `state IN (` + pastStates() + `)` + free
+	var count int
+	if err := s.write.QueryRowContext(ctx, `SELECT count(*) FROM sessions WHERE `+past).Scan(&count); err != nil {
+		return nil, s.fail("counting past sessions", err)
+	}
+	surplus := min(limit, max(0, count-s.keep.Sessions))
+	before := s.now().Add(-s.keep.Age).UnixNano()
+	rows, err := s.write.QueryContext(ctx, `SELECT id, verdicts FROM (
+			SELECT * FROM (SELECT id, since, rowid AS n, allowed + denied AS verdicts FROM sessions WHERE `+past+` ORDER BY since, rowid LIMIT ?)
+			UNION
+			SELECT id, since, rowid, allowed + denied FROM sessions WHERE since < ? AND coalesce(ended, since) < ? AND `+past+`)
+		ORDER BY since, n LIMIT ?`, surplus, before, before, limit)
 	if err != nil {
 		return nil, s.fail("looking for past sessions", err)
 	}

@@ -225,7 +225,7 @@ func (f Filter) query() (string, []any) {
 	case Live:
 		where = append(where, "state IN ("+liveStates()+")")
 	case Past:
-		where = append(where, "state NOT IN ("+liveStates()+")")
+		where = append(where, "state IN ("+pastStates()+")")
 	}
 	if f.UID != nil {
 		where, args = append(where, "uid = ?"), append(args, *f.UID)
@@ -244,16 +244,19 @@ func (f Filter) query() (string, []any) {
 	return query, args
 }
 
-// liveStates is the list of live states for a statement. They are words of
-// our own.
-func liveStates() string {
-	var live []string
+// liveStates and pastStates are lists of states for a statement. They are
+// words of our own.
+func liveStates() string { return stateList(session.State.Live) }
+func pastStates() string { return stateList(session.State.Ended) }
+
+func stateList(want func(session.State) bool) string {
+	var list []string
 	for _, st := range session.States() {
-		if st.Live() {
-			live = append(live, "'"+string(st)+"'")
+		if want(st) {
+			list = append(list, "'"+string(st)+"'")
 		}
 	}
-	return strings.Join(live, ",")
+	return strings.Join(list, ",")
 }
 
 const sessionColumns = `id, node, state, reason, user, uid, repository, tool, command, engine, sandboxed, since, ended, exit_code, stages, enforced, notices, allowed, denied`
