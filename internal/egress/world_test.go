@@ -365,6 +365,9 @@ func (w *world) send(raw string) (*http.Response, string) {
 	if err != nil {
 		w.t.Fatalf("answer to %.60q: %v", raw, err)
 	}
+	if res.StatusCode == http.StatusOK && strings.HasPrefix(raw, "CONNECT ") {
+		return res, "" // a tunnel
+	}
 	body, _ := io.ReadAll(res.Body)
 	return res, string(body)
 }
