@@ -27,6 +27,7 @@
 #define SOL_SOCKET_ 1
 #define SCM_RIGHTS_ 1
 #define MSG_CMSG_CLOEXEC_ 0x40000000
+#define CLOSE_RANGE_CLOEXEC 4
 #define MSG_NOSIGNAL_ 0x4000
 #define MSG_CTRUNC_ 8
 
@@ -150,6 +151,8 @@ static void become(void *with)
 	sys(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
 	if (c->probes)
 		run_probes(c->list, c->size, c->stream[0]);
+	/* The control socket above all: whoever holds it speaks as pid 1. */
+	sys(__NR_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
 
 	r = sys(__NR_chdir, c->dir);
 	if (r < 0)
