@@ -184,10 +184,10 @@ func (b *builder) sandbox(l Layer) {
 		return
 	}
 	says := l.Document.Agents.Sandbox
-	b.say(l, "agents.sandbox", string(says))
 	switch have := b.e.Sandbox; {
 	case strictness(says) > strictness(have):
 		b.e.Sandbox, b.sandboxBy = says, l.Name
+		b.set(l, "agents.sandbox", string(says))
 	case strictness(says) < strictness(have):
 		b.note(l, "agents.sandbox", "%q has no effect: the %s says %q", says, b.sandboxBy, have)
 	}
@@ -209,17 +209,16 @@ func (b *builder) limits(l Layer) {
 }
 
 func lower[T int | float64 | ~int64](b *builder, l Layer, name string, said T, have *T, text func(T) string) {
-	if said == 0 {
-		return
-	}
 	path := "limits." + name
-	b.say(l, path, text(said))
-	if *have != 0 && said > *have {
+	switch {
+	case said == 0 || said == *have:
+	case *have != 0 && said > *have:
 		b.note(l, path, "%s has no effect: the %s says %s", text(said), b.limitBy[name], text(*have))
-		return
+	default:
+		*have, b.limitBy[name] = said, l.Name
+		b.set(l, path, text(said))
+		b.want(l, AskLimit, path, name, "use up to "+text(said)+" of "+limitNames[name])
 	}
-	*have, b.limitBy[name] = said, l.Name
-	b.want(l, AskLimit, path, name, "use up to "+text(said)+" of "+limitNames[name])
 }
 
 var limitNames = map[string]string{"cpus": "processors", "memory": "memory", "processes": "processes", "wall": "time"}

@@ -128,10 +128,16 @@ func isNameByte(c byte) bool {
 // address to browsers, to curl and to inet_aton, whatever a resolver says.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	if hex, ok := strings.CutPrefix(last, "0x"); ok {
-		return strings.Trim(hex, "0123456789abcdef") == ""
+	hex := len(last) >= 2 && last[0] == '0' && last[1] == 'x'
+	if hex {
+		last = last[2:]
 	}
-	return strings.Trim(last, "0123456789") == ""
+	for i := 0; i < len(last); i++ {
+		if c := last[i]; (c < '0' || c > '9') && !(hex && 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	return true
 }
 
 func plainASCII(s string) bool {

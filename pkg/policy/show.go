@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -79,6 +80,13 @@ func (b *builder) say(l Layer, path, text string) {
 	pos := l.Document.At(path)
 	key, _, _ := strings.Cut(path, "[")
 	b.said = append(b.said, Line{Key: key, Text: text, Source: Source{l.Name, l.source(), pos.Line, pos.Column}})
+}
+
+// set is say for what only one layer decides: the line of the layer that no
+// longer does goes.
+func (b *builder) set(l Layer, path, text string) {
+	b.said = slices.DeleteFunc(b.said, func(old Line) bool { return old.Key == path })
+	b.say(l, path, text)
 }
 
 // Digest is the SHA-256 of everything that holds, presets written out, in
