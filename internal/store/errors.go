@@ -96,6 +96,8 @@ func (e *PendingError) Error() string {
 	return fmt.Sprintf("session %s is not gone: %d of its undo acts are not done", e.Session, e.Undo)
 }
 
+const fullReason = "the disk of the state file is full"
+
 // translate gives the driver's result codes a kind and a sentence. Codes that
 // speak of a programming mistake are not translated.
 func translate(err error) (Kind, string, bool) {
@@ -106,7 +108,7 @@ func translate(err error) (Kind, string, bool) {
 	}
 	switch driver.Code() & 0xff { // the rest is detail
 	case lib.SQLITE_FULL:
-		return Full, "the disk of the state file is full", true
+		return Full, fullReason, true
 	case lib.SQLITE_READONLY:
 		return ReadOnly, "the state file cannot be written", true
 	case lib.SQLITE_CANTOPEN, lib.SQLITE_PERM, lib.SQLITE_AUTH:

@@ -20,6 +20,13 @@ func fileSystem(path string) (int64, error) {
 	return int64(uint32(st.Type)), nil
 }
 
+// diskFull reports whether there is no room left for what SQLite makes beside
+// the file: 32 KiB for the index of the log, and its log.
+func diskFull(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Bavail*uint64(st.Bsize) < 64<<10
+}
+
 // networkFileSystem names a file system whose locks and shared memory do not
 // reach the other machines that may have it open, which a write-ahead log
 // needs. 9p is also how WSL shows the disks of Windows. FUSE is not among

@@ -9,6 +9,8 @@ import "io/fs"
 
 func fileSystem(string) (int64, error) { return 0, nil }
 
+func diskFull(string) bool { return false }
+
 func networkFileSystem(int64) (name string, remote bool) { return "", false }
 
 func onlyOurs(string, fs.FileInfo) error { return nil }

@@ -160,6 +160,10 @@ func prepareDir(dir string, fileSystem func(string) (int64, error)) error {
 	return nil
 }
 
+// headerSize is the least that a database holds, in bytes. SQLite takes a
+// shorter file for an empty one and would write over it.
+const headerSize = 100
+
 // prepareFile makes the file, so that SQLite makes neither it nor its
 // companions with a mode of its own. An existing one is only looked at: to
 // open and close it here would drop the locks of another store in this
@@ -178,6 +182,9 @@ func prepareFile(path string) error {
 	}
 	if !info.Mode().IsRegular() {
 		return &Error{Kind: Unusable, Path: path, Reason: "the state file is not a regular file"}
+	}
+	if n := info.Size(); n > 0 && n < headerSize {
+		return &Error{Kind: Corrupt, Path: path, Reason: "the state file is not a database"}
 	}
 	if err := onlyOurs(path, info); err != nil {
 		return err
@@ -210,6 +217,11 @@ func (s *Store) inWrite(ctx context.Context, doing string, do func(*sql.Tx) erro
 // what was being done before them.
 func (s *Store) fail(doing string, err error) error {
 	if kind, reason, ok := translate(err); ok {
+		if kind == Unusable && diskFull(filepath.Dir(s.path)) {
+			// The index of the log is made in ways whose failure has no code
+			// of its own.
+			kind, reason = Full, fullReason
+		}
 		return fmt.Errorf("%s: %w", doing, &Error{Kind: kind, Path: s.path, Reason: reason, Err: err})
 	}
 	return fmt.Errorf("%s: %w", doing, err)
