@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,8 +60,12 @@ func (s *suite) plain(t *testing.T) (*place, *box) {
 	return p, s.open(t, s.spec(t, p))
 }
 
-// greeting is what the proxy of the suite says to everyone.
-const greeting = "HTTP/1.1 503 No Policy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+// What the proxy of the suite says: it is well when asked for itself, as the
+// node's proxy is by an engine's check, and has no policy for anything else.
+const (
+	healthy  = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+	noPolicy = "HTTP/1.1 503 No Policy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
 
 // serve answers every connection until l is closed, and returns a channel that
 // is closed after that.
@@ -78,8 +83,13 @@ func serve(l net.Listener) <-chan struct{} {
 				return
 			}
 			_ = conn.SetDeadline(time.Now().Add(patience))
-			_, _ = conn.Read(make([]byte, 4096))
-			_, _ = io.WriteString(conn, greeting)
+			head := make([]byte, 4096)
+			n, _ := conn.Read(head)
+			answer := noPolicy
+			if strings.Contains(string(head[:n]), "/healthz ") {
+				answer = healthy
+			}
+			_, _ = io.WriteString(conn, answer)
 			_ = conn.Close()
 		}
 	}()

@@ -131,6 +131,15 @@ func testB05(t *testing.T, s *suite) {
 		t.Errorf("the check leaves %v in the repository (%v)", entries, err)
 	}
 	must(t, b.Remove(deadline(t)))
+	t.Run("proxy is dead", func(t *testing.T) {
+		made, err := s.newEngine(t).Prepare(deadline(t), spec)
+		must(t, err)
+		must(t, made.Listener().Close())
+		if facts, err := made.Check(deadline(t)); err == nil {
+			t.Errorf("passed: %+v", facts)
+		}
+		must(t, made.Remove(deadline(t)))
+	})
 	for name, bad := range map[string]sandbox.Check{
 		"can be opened":  {Kind: sandbox.MustNotOpen, Path: "/usr/bin/env"},
 		"can be written": {Kind: sandbox.MustNotWrite, Path: filepath.Join(p.repo, "f")},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
@@ -29,7 +30,9 @@ func (b *box) console(script string) *console {
 	if proc.Terminal() == nil {
 		b.t.Fatal("no terminal")
 	}
-	b.t.Cleanup(func() { _ = proc.Terminal().Close() })
+	// A read of a terminal that stays silent ends when the command does.
+	watchdog := time.AfterFunc(patience, func() { _ = proc.Signal(syscall.SIGKILL) })
+	b.t.Cleanup(func() { watchdog.Stop(); _ = proc.Terminal().Close() })
 	return &console{Process: proc, t: b.t, box: b}
 }
 

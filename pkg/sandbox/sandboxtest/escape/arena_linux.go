@@ -60,17 +60,18 @@ func Stage(o StageOptions) (*Staged, error) {
 func (s *Staged) later(f func()) { s.undo = append(s.undo, f) }
 
 func (s *Staged) files(o StageOptions) error {
-	name := "mojoup-arena-" + filepath.Base(o.Dir)
-	s.Secret = filepath.Join(o.Dir, "secret")
-	s.TmpSecret, s.ShmSecret = filepath.Join("/tmp", name), filepath.Join("/dev/shm", name)
-	for _, path := range []string{s.Secret, s.TmpSecret, s.ShmSecret} {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	for _, f := range []struct {
+		dir  string
+		path *string
+	}{{o.Dir, &s.Secret}, {"/tmp", &s.TmpSecret}, {"/dev/shm", &s.ShmSecret}} {
+		file, err := os.CreateTemp(f.dir, "mojoup-arena-")
 		if err != nil {
 			return err
 		}
-		s.later(func() { _ = os.Remove(path) })
-		_, err = io.WriteString(f, "secret of the host")
-		if err := errors.Join(err, f.Chown(o.UID, o.GID), f.Close()); err != nil {
+		*f.path = file.Name()
+		s.later(func() { _ = os.Remove(file.Name()) })
+		_, err = io.WriteString(file, "secret of the host")
+		if err := errors.Join(err, file.Chown(o.UID, o.GID), file.Close()); err != nil {
 			return err
 		}
 	}
@@ -82,8 +83,8 @@ func (s *Staged) sockets(o StageOptions) error {
 	// the one in the repository is opened by a short name.
 	s.Socket = filepath.Join(o.Dir, "socket")
 	s.InRepo = filepath.Join(o.Repo, "socket")
-	s.Abstract = "mojoup-arena-stream-" + filepath.Base(o.Dir)
-	s.Datagram = "mojoup-arena-datagram-" + filepath.Base(o.Dir)
+	s.Abstract = filepath.Base(s.TmpSecret) + "-stream" // as unique as that file
+	s.Datagram = filepath.Base(s.TmpSecret) + "-datagram"
 	for _, name := range []string{s.Socket, s.InRepo, "@" + s.Abstract} {
 		l, err := net.Listen("unix", name)
 		if err != nil {

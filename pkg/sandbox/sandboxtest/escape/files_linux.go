@@ -23,7 +23,7 @@ func fileAttempts() []Attempt {
 		{Name: "read-shadow", Tries: "read /etc/shadow", Want: notThere, Outside: needsRoot, do: func(*Arena) error { return reads("/etc/shadow") }},
 		{Name: "read-outside", Tries: "read a file outside all mounts", Want: notThere, do: func(a *Arena) error { return reads(a.Secret) }},
 		{Name: "write-outside", Tries: "write a file outside all mounts", Want: notThere, do: func(a *Arena) error { return opens(a.Secret, unix.O_WRONLY) }},
-		{Name: "create-outside", Tries: "make a file beside the repository", Want: readOnly, do: func(a *Arena) error { return creates(filepath.Join(filepath.Dir(a.Repo), "new")) }},
+		{Name: "create-outside", Tries: "make a file outside all mounts", Want: readOnly, do: func(a *Arena) error { return creates(filepath.Join(filepath.Dir(a.Secret), "new")) }},
 		{Name: "read-host-tmp", Tries: "read a file of the host's /tmp", Want: notThere, do: func(a *Arena) error { return reads(a.TmpSecret) }},
 		{Name: "read-host-shm", Tries: "read a file of the host's /dev/shm", Want: notThere, do: func(a *Arena) error { return reads(a.ShmSecret) }},
 		{Name: "symlink-out", Tries: "read through a symbolic link that leads out", Want: notThere, do: symlinkOut},

@@ -11,6 +11,8 @@ var (
 	noRoute  = []string{"ENETUNREACH", "EHOSTUNREACH"}
 	noRoute6 = []string{"ENETUNREACH", "EHOSTUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"}
 	noFamily = []string{"EAFNOSUPPORT", "EPERM", "EACCES"}
+	// A filter may answer as a kernel does that was built without the protocol.
+	noProtocol = []string{"EPROTONOSUPPORT", "EPERM", "EACCES"}
 	// Names of families and protocols that this kernel may be built without.
 	unbuilt = []string{"EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT"}
 )
@@ -61,9 +63,9 @@ func networkAttempts() []Attempt {
 		{Name: "af-packet", Tries: "open a raw packet socket", Want: noFamily, Outside: needsCaps, do: func(*Arena) error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) }},
 		{Name: "af-bluetooth", Tries: "open a Bluetooth socket", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_BLUETOOTH, unix.SOCK_STREAM, 3) }},
 		{Name: "raw-icmp", Tries: "open a raw ICMP socket", Want: noFamily, Outside: needsCaps, do: func(*Arena) error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) }},
-		{Name: "netlink-netfilter", Tries: "open the firewall's netlink socket", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER) }},
-		{Name: "netlink-audit", Tries: "open the audit netlink socket", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT) }},
-		{Name: "netlink-uevent", Tries: "open the device events' netlink socket", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) }},
+		{Name: "netlink-netfilter", Tries: "open the firewall's netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER) }},
+		{Name: "netlink-audit", Tries: "open the audit netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT) }},
+		{Name: "netlink-uevent", Tries: "open the device events' netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) }},
 	}
 }
 
