@@ -365,12 +365,12 @@ func TestB32_HostMustAgreeWithCONNECT(t *testing.T) {
 	w := newWorld(t, only("api.x.example", 8443))
 	w.echo(8443)
 	for host, want := range map[string]int{
-		"Host: api.x.example:8443\r\n":                   200,
-		"Host: API.x.example\r\n":                        200,
-		"":                                               200,
-		"Host: evil.example:8443\r\n":                    400,
-		"Host: api.x.example:443\r\n":                    400,
-		"Host: \r\n":                                     400,
+		"Host: api.x.example:8443\r\n": 200,
+		"Host: API.x.example\r\n":      200,
+		"":                             200,
+		"Host: evil.example:8443\r\n":  400,
+		"Host: api.x.example:443\r\n":  400,
+		"Host: \r\n":                   400,
 		"Host: api.x.example\r\nHost: api.x.example\r\n": 400,
 	} {
 		if res, _ := w.send("CONNECT api.x.example:8443 HTTP/1.1\r\n" + host + "\r\n"); res.StatusCode != want {

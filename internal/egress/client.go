@@ -149,6 +149,9 @@ func (c *client) advance() error {
 	for c.r+c.ok < c.w {
 		inHeadBefore := c.frame.part == inHead
 		n, why := c.frame.feed(c.store[c.r+c.ok : c.w])
+		if why != nil && c.ok > 0 {
+			break // what came before it is still good, and comes first
+		}
 		if why != nil {
 			return c.refuse(why, inHeadBefore)
 		}

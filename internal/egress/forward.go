@@ -168,9 +168,6 @@ func (x *exchange) target(r *http.Request, l *link) (rest string, why *refusal) 
 		}
 		return r.RequestURI, nil
 	}
-	if r.Method == http.MethodConnect {
-		return "", malformed("CONNECT is not the first request of its connection")
-	}
 	after, ok := cutScheme(r.RequestURI)
 	if !ok {
 		return "", malformed("this is a proxy: the target must be http://HOST/PATH, or CONNECT HOST:PORT")

@@ -34,6 +34,7 @@ type framer struct {
 	trailer int   // bytes of trailers so far
 	scanned int   // bytes of an unfinished head or line already looked at
 	last    head  // the head that passed last
+	heads   int   // how many did
 }
 
 // passable returns how many bytes may pass without being looked at.
@@ -93,7 +94,11 @@ func (f *framer) head(data []byte) (int, *refusal) {
 	if why != nil {
 		return 0, why
 	}
+	if h.method == "CONNECT" && f.heads > 0 {
+		return 0, malformed("CONNECT is not the first request of its connection")
+	}
 	f.last = h
+	f.heads++
 	switch {
 	case h.method == "CONNECT" || h.upgrade:
 		f.part = inOther

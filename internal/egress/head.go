@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -165,8 +166,9 @@ func (h *head) finish(f *fields) *refusal {
 		return malformed("CONNECT with a body")
 	case h.hosts == 0 && h.minor == '1' && h.method != http.MethodConnect:
 		return malformed("no Host")
-	case h.hosts > 0 && !h.hostAgrees():
-		return malformed("Host names another place than the target")
+	}
+	if why := h.checkTarget(); why != nil {
+		return why
 	}
 	if f.codings > 0 {
 		h.length = -1
@@ -175,15 +177,30 @@ func (h *head) finish(f *fields) *refusal {
 	return nil
 }
 
-// hostAgrees holds Host to a target that names a host itself. net/http prefers
-// the target and forgets the field, so that this is the only place to compare.
-func (h *head) hostAgrees() bool {
+// checkTarget refuses what net/http would refuse by itself, and unrecorded. It
+// also holds Host to a target that names a host: net/http prefers the target
+// and forgets the field, so that this is the only place to compare.
+func (h *head) checkTarget() *refusal {
+	if h.hosts > 0 {
+		if _, why := parseAuthority(h.host, portHTTP); why != nil {
+			return malformed("Host: " + why.reason)
+		}
+	}
+	if h.method == http.MethodConnect {
+		return nil // it is no URL; whoever opens the tunnel reads it
+	}
+	if _, err := url.ParseRequestURI(h.target); err != nil {
+		return malformed("the request target is no URL")
+	}
 	after, ok := cutScheme(h.target)
-	if !ok {
-		return true
+	if !ok || h.hosts == 0 {
+		return nil
 	}
 	t, why := parseAuthority(authorityOf(after), portHTTP)
-	return why != nil || agrees(h.host, t) // a bad target gets its own answer
+	if why == nil && !agrees(h.host, t) {
+		return malformed("Host names another place than the target")
+	}
+	return why
 }
 
 // cutScheme takes http:// off an absolute target.

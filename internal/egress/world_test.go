@@ -141,6 +141,7 @@ type world struct {
 	addr     string
 	caPool   *x509.CertPool
 	logs     *lockedBuffer
+	stop     func() // ends the session
 
 	mu       sync.Mutex
 	judge    Judge
@@ -209,7 +210,7 @@ func (w *world) start() *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.proxy.Serve(ctx, ln, w.session) }()
-	w.t.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
 		case err := <-done:
@@ -221,6 +222,7 @@ func (w *world) start() *world {
 			w.t.Errorf("Serve did not return:\n%s", buf[:runtime.Stack(buf, true)])
 		}
 	})
+	w.t.Cleanup(w.stop)
 	return w
 }
 
