@@ -257,12 +257,16 @@ func (c *Config) Values() []Value {
 	return out
 }
 
-// Notices names, in one sentence each, what is set and has no effect.
+// Notices names, in one sentence each, what is set and has no effect or cannot
+// be carried out.
 func (c *Config) Notices() []string {
 	var out []string
 	for _, v := range c.Values() {
 		if v.Setting.Later != "" && v.Source.Kind != FromDefault {
 			out = append(out, fmt.Sprintf("%s (%s) has no effect: %s", v.Setting.Key, v.Source, v.Setting.Later))
+		}
+		if r := v.Setting.refused(v.Text); r != "" {
+			out = append(out, r)
 		}
 	}
 	if c.Bool(RolesSandbox) && c.String(SandboxEngine) == EngineOff {

@@ -69,6 +69,11 @@ func TestTable(t *testing.T) {
 		if !strings.HasSuffix(s.Sentence, ".") {
 			t.Errorf("%s: %q is no sentence", s.Key, s.Sentence)
 		}
+		for _, v := range s.Refused {
+			if _, err := s.parse(v); err != nil || v == s.Default {
+				t.Errorf("%s: refused value %q is not allowed, or is the default", s.Key, v)
+			}
+		}
 		if (s.Kind == Enum) != (len(s.Allowed) > 0) {
 			t.Errorf("%s: kind %s with %d allowed values", s.Key, s.Kind, len(s.Allowed))
 		}
@@ -376,18 +381,19 @@ func TestB97_ForeignNamesKeepTheirShape(t *testing.T) {
 }
 
 func TestB100_WhatHasNoEffectSaysSo(t *testing.T) {
-	o := origin(t, "node.sandbox.engine = \"off\"\nnode.roles.sandbox = true\nnode.sandbox.limits.memory = \"4GiB\"\n", "MOJOUP_NODE_HUB_TEAM=red")
+	o := origin(t, "node.sandbox.engine = \"off\"\nnode.roles.sandbox = true\nnode.sandbox.limits.memory = \"4GiB\"\nnode.policy.trust = \"ceiling\"\n", "MOJOUP_NODE_HUB_TEAM=red")
 	got := load(t, o).Notices()
 	want := []string{
 		"node.sandbox.limits.memory (" + o.File + ":3) has no effect: " + notYet,
+		"node.policy.trust ceiling is not part of this version yet: sessions that need it are refused",
 		"node.hub.team (MOJOUP_NODE_HUB_TEAM) has no effect: " + notYet,
 		"node.roles.sandbox has no effect while node.sandbox.engine is off",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for key, want := range map[string]string{LimitWall: "has no effect", SandboxEngine: "when the node starts", "node.hub.team": "overrides the file"} {
-		v := map[string]string{LimitWall: "1h", SandboxEngine: "auto", "node.hub.team": "blue"}[key]
+	for key, want := range map[string]string{LimitWall: "has no effect", SandboxEngine: "docker is not part of this version", RolesSandbox: "when the node starts", "node.hub.team": "overrides the file"} {
+		v := map[string]string{LimitWall: "1h", SandboxEngine: "docker", RolesSandbox: "false", "node.hub.team": "blue"}[key]
 		ch, err := o.Set(key, v)
 		if err != nil || !strings.Contains(strings.Join(ch.Notices, "\n"), want) {
 			t.Errorf("set %s: %v, notices %q", key, err, ch.Notices)

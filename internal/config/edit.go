@@ -56,6 +56,9 @@ func (o Origin) set(t table, key, text string) (Change, error) {
 	if s.Later != "" {
 		ch.Notices = append(ch.Notices, fmt.Sprintf("%s has no effect: %s", key, s.Later))
 	}
+	if r := s.refused(text); r != "" {
+		ch.Notices = append(ch.Notices, r)
+	}
 	return o.edit(t, s, ch, func(d *document) ([]byte, error) { return d.set(key, s.encode(text, data)) })
 }
 
@@ -166,7 +169,7 @@ func (d *document) unset(key string) ([]byte, error) {
 		return d.text, nil
 	}
 	text := splice(d.text, d.lineStart(e.start), d.lineEnd(e.end), "")
-	if e.inline || !d.onlyChanged(text, e.path, false) {
+	if !d.onlyChanged(text, e.path, false) {
 		return nil, d.cannotEdit(e.start, key)
 	}
 	return text, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -302,6 +303,50 @@ func TestSetEndsALastLineThatHasNoEnd(t *testing.T) {
 		}
 		if _, err := o.Unset(SandboxEngine); err != nil || value(t, load(t, o), SandboxEngine).Source.Kind != FromDefault {
 			t.Errorf("unset left %q (%v)", text(t, o), err)
+		}
+	}
+}
+
+// FuzzValue sets texts of every kind: one that is taken is read back from the
+// file as the same value, and in a form that means the same once more.
+func FuzzValue(f *testing.F) {
+	for i := range Settings() {
+		for _, v := range []string{"native", "true", "0", "8", "1.5", "4GiB", "90s", "10.0.0.0/8,fd00::/8", "~/a,/b", `["/a,b", "/c"]`, "https://h/x", "a\n\"b\\"} {
+			f.Add(uint8(i), v)
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, text string) {
+		s := Settings()[int(which)%len(Settings())]
+		data, err := s.parse(text)
+		if err != nil {
+			if data != nil && s.check == nil {
+				t.Fatalf("%s: %q was refused with a value", s.Key, text)
+			}
+			return
+		}
+		doc, err := parseDocument("node.toml", []byte(s.Key+" = "+s.encode(text, data)+"\n"))
+		if err != nil {
+			t.Fatalf("%s: %q: %v", s.Key, text, err)
+		}
+		c, err := current.resolve(doc, nil)
+		if err != nil {
+			t.Fatalf("%s: %q: %v", s.Key, text, err)
+		}
+		v, err := c.Get(s.Key)
+		if err != nil || !reflect.DeepEqual(v.data, data) {
+			t.Fatalf("%s: %q is %v, read back %v (%v)", s.Key, text, data, v.data, err)
+		}
+		if again, err := s.parse(v.Text); err != nil || !reflect.DeepEqual(again, data) {
+			t.Fatalf("%s: %q is shown as %q, which is %v (%v)", s.Key, text, v.Text, again, err)
+		}
+	})
+}
+
+func BenchmarkLoad(b *testing.B) {
+	o := origin(b, "node.sandbox.engine = \"native\"\n[node.roles]\nsandbox = true\n", os.Environ()...)
+	for b.Loop() {
+		if _, err := o.Load(); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -16,8 +16,8 @@ A setting stands in ` + "`node.toml`" + `, for example as ` + "`node.sandbox.eng
 
 | | a user's node | a node of root |
 |---|---|---|
-| settings (` + "`MOJOUP_CONFIG`" + `) | ` + "`$XDG_CONFIG_HOME/mojoup/node.toml`" + ` | ` + "`" + systemConfig + "`" + ` |
-| state (` + "`MOJOUP_STATE_DIR`" + `) | ` + "`$XDG_STATE_HOME/mojoup`" + ` | ` + "`" + systemState + "`" + ` |
+| settings (` + "`MOJOUP_CONFIG`" + `) | ` + "`$XDG_CONFIG_HOME/mojoup/node.toml`" + `, else in ` + "`~/.config/mojoup`" + ` | ` + "`" + systemConfig + "`" + ` |
+| state (` + "`MOJOUP_STATE_DIR`" + `) | ` + "`$XDG_STATE_HOME/mojoup`" + `, else ` + "`~/.local/state/mojoup`" + ` | ` + "`" + systemState + "`" + ` |
 | socket (` + "`MOJOUP_RUNTIME_DIR`" + `) | ` + "`$XDG_RUNTIME_DIR/mojoup`" + `, else ` + "`/run/user/UID/mojoup`" + `, else ` + "`/tmp/mojoup-UID`" + ` | ` + "`" + systemRuntime + "`" + ` |
 
 The variable named in brackets moves a place. Every setting takes effect when the node starts, unless its row says otherwise.
@@ -58,6 +58,9 @@ func writeRows(b *strings.Builder, want func(Setting) bool) {
 			def = "`" + s.Default + "`"
 		}
 		sentence := s.Sentence
+		if len(s.Refused) > 0 {
+			sentence += " Not part of this version yet: `" + strings.Join(s.Refused, "`, `") + "`; sessions that need it are refused."
+		}
 		if !s.Restart {
 			sentence += " Takes effect at once."
 		}

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,6 +25,9 @@ type Setting struct {
 	// Later says why the setting does nothing in this version; "" where it
 	// does something.
 	Later string
+	// Refused are allowed values that this version cannot carry out: a session
+	// that would need one does not start.
+	Refused []string
 	// check refuses a value of the right kind by saying what it must be.
 	check func(data any) (want string)
 }
@@ -88,6 +93,14 @@ const (
 // notYet is why most settings do nothing: their part of the node is not built.
 const notYet = "this version does nothing with it yet"
 
+// refused says in one sentence that a value cannot be carried out, or "".
+func (s Setting) refused(text string) string {
+	if !slices.Contains(s.Refused, text) {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is not part of this version yet: sessions that need it are refused", s.Key, text)
+}
+
 // current is the table. Its order is the order of `config list` and of the
 // page in docs.
 var current = table{settings: append(append(nodeSettings(), signInSettings()...), serviceSettings()...)}
@@ -95,7 +108,7 @@ var current = table{settings: append(append(nodeSettings(), signInSettings()...)
 // nodeSettings are those of sessions and of the node itself.
 func nodeSettings() []Setting {
 	return []Setting{
-		{Key: SandboxEngine, Kind: Enum, Default: EngineAuto, Allowed: []string{EngineAuto, EngineDocker, EngineNative, EngineOff}, Restart: true,
+		{Key: SandboxEngine, Kind: Enum, Default: EngineAuto, Allowed: []string{EngineAuto, EngineDocker, EngineNative, EngineOff}, Restart: true, Refused: []string{EngineDocker},
 			Sentence: "What runs sessions in sandboxes. `auto` takes `docker` where its checks pass, else `native`; with `off` sessions are ordinary processes."},
 		{Key: RolesSandbox, Kind: Bool, Default: "false", Restart: true,
 			Sentence: "Run the sessions that others start (API, console, hub) in sandboxes. `mojoup-node run` does so in any case."},
@@ -115,7 +128,7 @@ func nodeSettings() []Setting {
 			Sentence: "How long one session may last; 0 means no limit."},
 		{Key: NetworkPrivate, Kind: Prefixes, Restart: true, check: openable,
 			Sentence: "Private address ranges that a policy's rules may open; empty means none."},
-		{Key: PolicyTrust, Kind: Enum, Default: "ask", Allowed: []string{"ask", "ceiling", "always"}, Restart: true, Later: notYet,
+		{Key: PolicyTrust, Kind: Enum, Default: "ask", Allowed: []string{"ask", "ceiling", "always"}, Restart: true, Refused: []string{"ceiling"},
 			Sentence: "What a repository's policy may ask for: `ask` wants a person's approval, `ceiling` clips it to the tool's hosts and the hub, `always` takes it as written."},
 		{Key: FilesMounts, Kind: List, Restart: true, Later: notYet, check: paths,
 			Sentence: "Paths that a repository's policy may ask to have mounted; empty means none."},

@@ -160,7 +160,7 @@ func putSession(ctx context.Context, tx *sql.Tx, old Session, to session.State, 
 	if change != nil {
 		change(&changed)
 	}
-	changed.ID, changed.State = old.ID, to
+	changed.State = to
 	args, err := changed.columns()
 	if err != nil {
 		return err
