@@ -60,7 +60,8 @@ func (b *builder) environment() []string {
 	// These are facts, whatever a caller says.
 	u := b.in.User
 	set("HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name, "SHELL="+b.shell(),
-		"PATH="+strings.Join(b.path, ":"), "XDG_RUNTIME_DIR="+b.runtimeDir())
+		"PATH="+strings.Join(b.path, ":"), "XDG_RUNTIME_DIR="+b.runtimeDir(),
+		"PWD="+b.workDir()) // without it a shell shows the real path, not the spelled one
 	if vars["TERM"] == "" {
 		vars["TERM"] = "dumb"
 	}

@@ -117,7 +117,7 @@ func Make(in Input) (Plan, error) {
 			Proxy:    Proxy,
 			Env:      env,
 			Limits:   in.Limits,
-			Checks:   b.checks(protect),
+			Checks:   b.checks(),
 			WorkDir:  in.WorkDir,
 		},
 		Dir:   b.workDir(),
@@ -253,7 +253,7 @@ func (b *builder) workDir() string {
 }
 
 // checks are what the sandbox must find true of itself.
-func (b *builder) checks(protect []sandbox.Protection) []sandbox.Check {
+func (b *builder) checks() []sandbox.Check {
 	r := b.in.Repository
 	out := []sandbox.Check{
 		{Kind: sandbox.MustBeSame, Path: r.Top, Device: r.Device, Inode: r.Inode},
@@ -267,10 +267,11 @@ func (b *builder) checks(protect []sandbox.Protection) []sandbox.Check {
 	for _, dir := range b.in.Private {
 		out = append(out, sandbox.Check{Kind: sandbox.MustNotOpen, Path: dir})
 	}
-	for _, p := range protect {
-		if p.Guard == sandbox.Freeze || p.Guard == sandbox.HoldDir || p.Guard == sandbox.HoldFile {
-			out = append(out, sandbox.Check{Kind: sandbox.MustNotWrite, Path: p.Path})
-		}
+	// The engine looks at every protection itself; these two are asked for by
+	// name, whatever the table says.
+	out = append(out, sandbox.Check{Kind: sandbox.MustNotWrite, Path: filepath.Join(r.Top, ".mojoup")})
+	if r.CommonDir != "" {
+		out = append(out, sandbox.Check{Kind: sandbox.MustNotWrite, Path: filepath.Join(r.CommonDir, "hooks")})
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 type manager struct {
 	name    string
 	root    string   // below the home, or absolute
-	hide    []string // below root: may hold credentials, empty inside
+	hide    []string // below root: empty inside, mostly because of credentials
 	scratch []string // below root: written at work, private and empty inside
 }
 
@@ -45,7 +45,9 @@ var managers = []manager{
 	{name: "pipx", root: ".local/pipx"},
 	{name: "pipx", root: ".local/share/pipx"},
 	{name: "pnpm", root: ".local/share/pnpm", scratch: []string{"store"}},
-	{name: "pyenv", root: ".pyenv", hide: []string{"versions/*/pip.conf"}},
+	// Its wrapper around pip fails after every install where it cannot write
+	// its shims; without the wrapper pip installs for the person, as it should.
+	{name: "pyenv", root: ".pyenv", hide: []string{"pyenv.d/exec/pip-rehash/*", "versions/*/pip.conf"}},
 	{name: "rbenv", root: ".rbenv"},
 	{name: "rustup", root: ".rustup"},
 	{name: "sdkman", root: ".sdkman"},
@@ -185,12 +187,16 @@ func (b *builder) mountPrefix(dir string) bool {
 	return b.mountTool(prefix, n, prefixHide)
 }
 
+// pip refuses to install for the person where a system's packages are not its
+// own, so as not to harm the system. Nothing of the system can be harmed here.
+const pipAllowed = "PIP_BREAK_SYSTEM_PACKAGES=1"
+
 // installers point programs that install for the person to a directory that
 // can be written, where their usual one is the host's.
 func (b *builder) installers() []string {
 	home := b.in.User.Home
 	own := filepath.Join(home, ownPrefix)
-	var env []string
+	env := []string{pipAllowed}
 	set := func(frozen string, vars ...string) {
 		if b.frozen[filepath.Join(home, frozen)] {
 			env = append(env, vars...)

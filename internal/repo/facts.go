@@ -199,9 +199,10 @@ func (r *Repository) entry(path string) (sandbox.Entry, error) {
 		if _, _, links := identity(info); links > 1 {
 			e.Shared = path
 		}
+		e.Held = held(path, info)
 		return e, nil
 	case info.IsDir():
-		return sandbox.Entry{Is: sandbox.Directory, Shared: r.sharedBelow(path)}, nil
+		return sandbox.Entry{Is: sandbox.Directory, Shared: r.sharedBelow(path), Held: held(path, info)}, nil
 	}
 	return sandbox.Entry{Is: sandbox.SpecialFile}, nil
 }

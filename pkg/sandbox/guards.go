@@ -35,6 +35,9 @@ type Entry struct {
 	// Shared names a file, at or below the path, that has another hard link:
 	// through that one it could be written in spite of a read-only mount.
 	Shared string
+	// Held says that this is another session's placeholder: it goes when that
+	// session ends, so this one must hold it as well.
+	Held bool
 }
 
 // EntryKind is the kind of a directory entry, never that of a link's target.
@@ -236,7 +239,7 @@ func Guards(t Tree) ([]Protection, []Fact, error) {
 		if entry.Shared != "" {
 			shared = append(shared, entry.Shared)
 		}
-		if p, ok := g.protection(path, entry.Is == Missing); ok {
+		if p, ok := g.protection(path, entry.Is == Missing || entry.Held); ok {
 			out = append(out, p)
 		}
 	}
