@@ -74,9 +74,12 @@ func Test(t *testing.T, New func(t *testing.T) sandbox.Engine, o Options) {
 		{"B47_LinkedWorktree", testB47Worktree},
 		{"B50_PlaceholdersAreInvisibleAndGo", testB50},
 		{"B53_SymlinksAreRefused", testB53},
+		{"B53_SwapWhilePreparing", testB53Swap},
 		{"B55_RenamesAndDevices", testB55},
 		{"B90_NoSocketsOfTheHost", testB90},
 		{"Protections", testProtections},
+		{"KilledNode", testKilledNode},
+		{"SweepSparesTheLiving", testSweepSparesTheLiving},
 		{"Escapes", testEscapes},
 	})
 }
