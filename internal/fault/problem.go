@@ -7,9 +7,16 @@ import "github.com/mojoup/mojoup-node/pkg/console/api"
 // may hold anything and stays in the log of the node.
 func (f *Fault) Problem() *api.Problem {
 	p := &api.Problem{Code: f.Code, Sentence: f.Sentence, Hint: f.Hint, Exit: f.Exit}
-	if f.Code == CodeInternal && f.Hint == "" {
-		p.Sentence = "the node met an error of its own"
-		p.Hint = "the reason is in the log of the node"
+	if f.Hint != "" {
+		return p
+	}
+	switch f.Code {
+	case CodeInternal:
+		p.Sentence, p.Hint = "the node met an error of its own", "the reason is in the log of the node"
+	case CodeCancelled:
+		p.Sentence = "it was called off before it was done"
+	case CodeTimeout:
+		p.Sentence = "it took too long and was given up"
 	}
 	return p
 }
