@@ -58,9 +58,6 @@ func (b *builder) asks() {
 
 // free reports whether a rule needs no approval.
 func (b *builder) free(r *rule) bool {
-	if r.tool {
-		return true
-	}
 	if _, registry := registryClients[r.from.Preset]; registry {
 		return true
 	}

@@ -361,6 +361,45 @@ func TestAsksAreWhatIsNotFree(t *testing.T) {
 	}
 }
 
+// TestMoreThanTheToolNeedsIsAskedFor: a rule for the tool's own host is free
+// only as far as the tool's rule goes.
+func TestMoreThanTheToolNeedsIsAskedFor(t *testing.T) {
+	for rule, free := range map[string]bool{
+		`{"hosts":["api.anthropic.com"],"ports":[443]}`:                            true,
+		`{"hosts":["api.anthropic.com"],"ports":[443],"paths":["/v1/**"]}`:         true,
+		`{"hosts":["api.anthropic.com"]}`:                                          false,
+		`{"hosts":["api.anthropic.com"],"ports":[22]}`:                             false,
+		`{"hosts":["api.anthropic.com"],"ports":[443],"protocol":"tcp"}`:           false,
+		`{"hosts":["api.anthropic.com"],"ports":[443],"addresses":["10.0.0.0/8"]}`: false,
+		`{"hosts":["api.anthropic.com","x.example"],"ports":[443]}`:                false,
+		`{"hosts":["*.anthropic.com"],"ports":[443]}`:                              false,
+		`{"preset":"claude"}`:        true,
+		`{"preset":"claude-extras"}`: false,
+		`{"preset":"github"}`:        false,
+		`{"name":"npm","hosts":["x.example"],"ports":[443],"methods":["GET","HEAD"]}`: false,
+	} {
+		e, err := Compile([]Layer{layer(t, LayerRepository, `{"network":{"rules":[`+rule+`]}}`)}, tool(t, "claude"), BuiltinPresets())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asks := e.Asks(); (len(asks) == 0) != free {
+			t.Errorf("%s: %+v", rule, asks)
+		}
+	}
+}
+
+func TestAMountIsReadOnlyIfAnyLayerSaysSo(t *testing.T) {
+	mount := func(mode string) string { return `{"files":{"mounts":[{"path":"/m"` + mode + `}]}}` }
+	for _, c := range []struct{ high, low, want string }{
+		{`,"mode":"ro"`, `,"mode":"rw"`, "ro"}, {`,"mode":"rw"`, ``, "ro"}, {`,"mode":"rw"`, `,"mode":"rw"`, "rw"}, {``, ``, "ro"},
+	} {
+		e := compile(t, layer(t, LayerTeam, mount(c.high)), layer(t, LayerCommandLine, mount(c.low)))
+		if diff := cmp.Diff([]Mount{{Path: "/m", Mode: c.want}}, e.Mounts); diff != "" {
+			t.Errorf("%s and %s: %s", c.high, c.low, diff)
+		}
+	}
+}
+
 func TestDigestFollowsTheMeaning(t *testing.T) {
 	digest := func(src string, tool *ToolRules, presets Presets) string {
 		t.Helper()

@@ -18,21 +18,21 @@ type Request struct {
 
 // A Decision answers a Request. The zero value is a denial.
 type Decision struct {
-	Allowed bool
+	Allowed bool `json:"allowed"`
 	// Inspect says that the proxy must end TLS and ask again with method and
 	// path: some layer's matching rule limits them.
-	Inspect bool
+	Inspect bool `json:"inspect,omitempty"`
 	// Raw says that the rule has "protocol": "tcp": any bytes may pass. Where
 	// it is false a tunnel must open with a ClientHello for Host (D11c).
-	Raw bool
+	Raw bool `json:"raw,omitempty"`
 	// Addresses are ranges that the rules open beyond public addresses. The
 	// node's own setting must open them too.
-	Addresses []netip.Prefix
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	// Rule is the name of the rule that decided ("read github", "preset npm",
 	// "rule 3", "deny 1"), empty where none matched.
-	Rule string
+	Rule string `json:"rule,omitempty"`
 	// Layer is the layer that refused, or the one whose rule allowed.
-	Layer string
+	Layer string `json:"layer,omitempty"`
 	// Reason is one sentence for people, lower case, without a full stop.
-	Reason string
+	Reason string `json:"reason"`
 }

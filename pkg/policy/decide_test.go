@@ -157,6 +157,9 @@ func TestRawNeedsEveryLayer(t *testing.T) {
 	if d := limited.Decide(Request{Host: "db.example", Port: 5432}); d.Allowed {
 		t.Errorf("limits and raw bytes: %+v", d)
 	}
+	if d := limited.Decide(Request{Host: "db.example", Port: 5432, Method: "GET", Path: "/"}); !d.Allowed || d.Raw {
+		t.Errorf("limits and raw bytes: %+v", d)
+	}
 }
 
 func TestRangesOnlyWidenWhereEveryLayerSaysSo(t *testing.T) {
@@ -273,4 +276,5 @@ var manyRequests = []Request{
 	{Host: "unknown.of.all.x.example", Port: 443, TLS: true},
 	{Host: "denied-7.x.example", Port: 443, TLS: true},
 	{Host: "10.0.0.1", Port: 443, TLS: true},
+	{Host: "a.wild-500.x.example", Port: 443, TLS: true, Method: "GET", Path: "/v1/@a%2Fb;c"},
 }

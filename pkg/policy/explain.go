@@ -2,11 +2,11 @@ package policy
 
 // An Explanation is a decision with what each layer said.
 type Explanation struct {
-	Decision Decision
+	Decision Decision `json:"decision"`
 	// Layers has one entry per layer that speaks of the network, from the
 	// highest. All are asked, also those below one that refuses. It is empty
 	// where the request cannot be judged; the decision then says why.
-	Layers []LayerAnswer
+	Layers []LayerAnswer `json:"layers,omitempty"`
 }
 
 // A LayerAnswer is what one layer says to a request. The zero value refuses.

@@ -203,13 +203,16 @@ func FuzzNormalPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s, text string) {
 		path, err := NormalPath(s)
 		if err != nil {
-			if path != "" {
-				t.Fatalf("%q came with an error", path)
+			if path != "" || isNormalPath(s) {
+				t.Fatalf("%q came with an error, %q is normal: %v", path, s, isNormalPath(s))
 			}
 			return
 		}
 		if again, err := NormalPath(path); err != nil || again != path {
 			t.Fatalf("%q became %q became %q, %v", s, path, again, err)
+		}
+		if (path == s) != isNormalPath(s) || !isNormalPath(path) {
+			t.Fatalf("%q became %q: is normal %v, %v", s, path, isNormalPath(s), isNormalPath(path))
 		}
 		if path == "*" {
 			return

@@ -328,6 +328,9 @@ func foreignHostForm(s string) *fault {
 }
 
 func isRange(s string) bool {
+	if strings.IndexByte(s, '/') < 0 {
+		return false
+	}
 	_, err := netip.ParsePrefix(s)
 	return err == nil
 }

@@ -42,7 +42,7 @@ func faultf(hint, format string, args ...any) *fault {
 
 const (
 	maxSource = 1 << 20
-	maxRules  = 4000
+	maxRules  = 2000
 	// versionKnown is the only version there has been.
 	versionKnown = 1
 )

@@ -252,10 +252,7 @@ func portTexts(ports []uint16) []string {
 }
 
 func (r *rule) hasPort(port uint16) bool {
-	if r.deny && len(r.ports) == 0 {
-		return true
-	}
-	return slices.Contains(r.ports, port)
+	return len(r.ports) == 0 || slices.Contains(r.ports, port)
 }
 
 // fits says how far the rule, whose hosts match, goes along with q.

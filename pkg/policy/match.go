@@ -31,19 +31,11 @@ func ask(req *Request) (q query, why string) {
 		return q, "a tunnel within a connection cannot be judged"
 	case req.Method == "" && req.Path != "":
 		return q, "a path without a method cannot be judged"
-	case req.Method != "" && !isNormalPath(req.Path) && !normalTheSlowWay(req.Path):
+	case req.Method != "" && !isNormalPath(req.Path):
 		return q, "the path is missing or not in its normal form"
 	}
 	q.firstDot = strings.IndexByte(q.host, '.')
 	return q, ""
-}
-
-func normalTheSlowWay(path string) bool {
-	if path == "" {
-		return false
-	}
-	normal, f := normalPath(path)
-	return f == nil && normal == path
 }
 
 // verdict is what one layer says to a query. The zero value refuses.
@@ -114,8 +106,6 @@ func (l *layerIndex) permits(q *query, v *verdict, lists [][]int32) {
 	case reasonMatch:
 		v.allow = v.near
 	}
-	// What must be looked into cannot be any bytes.
-	v.raw = v.raw && !v.inspect
 }
 
 // union shares memory where one of the two is empty, which is nearly always.
@@ -188,6 +178,7 @@ func (e *Effective) Decide(req Request) Decision {
 		d.join(&v, i == 0)
 	}
 	d.Allowed = true
+	// What must be looked into cannot be any bytes.
 	d.Raw = d.Raw && !d.Inspect
 	return d
 }

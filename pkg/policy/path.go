@@ -43,31 +43,51 @@ func normalPath(s string) (string, *fault) {
 	return resolve(escaped)
 }
 
-// isNormalPath reports, without allocating, that s is in normal form. It may
-// say no of a normal path that holds an escape or a semicolon: the slow way
-// then finds out.
+// isNormalPath reports, without allocating, whether s is in normal form. The
+// two are held against each other by a fuzz test.
 func isNormalPath(s string) bool {
 	if s == "" || s[0] != '/' {
 		return s == "*"
 	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c == '%' || c == ';' || c != '/' && !isPathByte(c) {
-			return false
-		}
-		if c != '/' {
-			continue
-		}
-		end := i + 1
+	for start := 1; start <= len(s); {
+		end := start
 		for end < len(s) && s[end] != '/' {
 			end++
 		}
-		if seg := s[i+1 : end]; seg == "." || seg == ".." || seg == "" && end < len(s) {
+		if start == end && end < len(s) || !isNormalSegment(s[start:end]) {
 			return false
 		}
+		start = end + 1
 	}
 	return true
 }
+
+func isNormalSegment(seg string) bool {
+	if seg == "." || seg == ".." {
+		return false
+	}
+	odd := false
+	var last [2]byte
+	for i := 0; i < len(seg); i++ {
+		c := seg[i]
+		switch {
+		case c == '%':
+			v, ok := unhex(seg, i)
+			if !ok || isUnreserved(v) || isLowerHex(seg[i+1]) || isLowerHex(seg[i+2]) || refusedByte(v, last, "") != nil {
+				return false
+			}
+			c, i, odd = v, i+2, true
+		case c == ';':
+			odd = true
+		case !isPathByte(c):
+			return false
+		}
+		last[0], last[1] = last[1], c
+	}
+	return !odd || !hidesDots(seg)
+}
+
+func isLowerHex(c byte) bool { return 'a' <= c && c <= 'f' }
 
 // isPathByte is pchar of RFC 3986 without escapes.
 func isPathByte(c byte) bool {
@@ -112,7 +132,8 @@ func normalEscapes(s string) (string, *fault) {
 	return b.String(), nil
 }
 
-// refusedByte knows what servers and file systems read differently.
+// refusedByte knows what servers and file systems read differently. last is
+// what the two bytes before were.
 func refusedByte(c byte, last [2]byte, s string) *fault {
 	switch {
 	case c < ' ' || c == 0x7f:

@@ -48,14 +48,17 @@ func TestNormalPath(t *testing.T) {
 		if again, err := NormalPath(got); err != nil || again != got {
 			t.Errorf("%q is not its own normal form: %q, %v", got, again, err)
 		}
+		if isNormalPath(in) != (in == got) || !isNormalPath(got) {
+			t.Errorf("%q: is normal %v, its form %v", in, isNormalPath(in), isNormalPath(got))
+		}
 	}
 	for _, in := range []string{
 		"a", "a/b", "http://x/a", "**", "/..", "/a/../..", "/%2e%2e", `/a\b`, "/a%5cb", "/a%5Cb", "/a\x00", "/a%00", "/a\r\nb", "/a%0d%0ab", "/a%7f",
 		"/a?b", "/a#b", "/a%", "/a%2", "/a%zz", "/a%u002f", "/%c0%af", "/%C0%AE%C0%AE/", "/%c1%81", "/%e0%80%af", "/%f0%80%80%af", "/\xc0\xaf",
 		"/a%2f..%2fb", "/a/..%2fb", "/..%2f", "/%2f..", "/a/..;/b", "/a/.;x/b", "/a/..%3bx/b", "/a/%2e%2e;/b", "/a%2f.%2fb",
 	} {
-		if got, err := NormalPath(in); err == nil {
-			t.Errorf("%q became %q", in, got)
+		if got, err := NormalPath(in); err == nil || isNormalPath(in) {
+			t.Errorf("%q became %q, is normal %v", in, got, isNormalPath(in))
 		}
 	}
 }

@@ -1,0 +1,63 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHostileDocumentsCostSeconds: a repository's document of the greatest
+// size may keep the node busy, but not for long. The bound is generous: it is
+// there to catch what grows with the square.
+func TestHostileDocumentsCostSeconds(t *testing.T) {
+	fill := func(head, one, tail string, most int) string {
+		n := min(most, (maxSource-len(head)-len(tail))/(len(one)+8))
+		var b strings.Builder
+		b.WriteString(head)
+		for i := range n {
+			b.WriteString(strings.ReplaceAll(one, "#", fmt.Sprint(i)))
+		}
+		b.WriteString(tail)
+		return b.String()
+	}
+	hosts := fill(``, `"h#.x.example",`, ``, 50)
+	stars := fill(``, `"*.h#.x.example",`, ``, 800)
+	for name, src := range map[string]string{
+		"rules":          fill(`{"network":{"rules":[`, `{"hosts":["h#.example"],"methods":["GET"]},`, `]}}`, maxRules),
+		"equal rules":    fill(`{"network":{"rules":[`, `{"hosts":["h.example"],"paths":["/a#"]},`, `]}}`, maxRules),
+		"many hosts":     fill(`{"network":{"rules":[`, `{"hosts":[`+hosts+`]},`, `]}}`, maxRules),
+		"many stars":     fill(`{"network":{"rules":[`, `{"hosts":[`+stars+`]},`, `]}}`, maxRules),
+		"denials":        fill(`{"network":{"rules":[{"hosts":["a.example"]}],"deny":[`, `{"hosts":["*.h#.example"]},`, `]}}`, maxRules),
+		"metadata":       fill(`{"network":{"rules":[`, `{"hosts":["169.254.169.254","h#.example"]},`, `]}}`, maxRules),
+		"unknown keys":   fill(`{`, `"versionversionversion#":1,`, `}`, 1<<20),
+		"twice":          fill(`{`, `"version":1,`, `}`, 1<<20),
+		"one long line":  `{"x":"` + strings.Repeat("ä", maxSource/2-10) + `"}`,
+		"a comment":      "{}//" + strings.Repeat("ä", maxSource/2-10),
+		"ports":          `{"ports":[` + strings.Repeat("1,", maxSource/2-10) + `]}`,
+		"brackets":       strings.Repeat("[", maxSource),
+		"a long pattern": `{"network":{"rules":[{"hosts":["` + strings.Repeat("*.", 100000) + `"]}]}}`,
+		"a long path":    `{"network":{"rules":[{"hosts":["a.example"],"paths":["/` + strings.Repeat("../", 100000) + `"]}]}}`,
+	} {
+		if len(src) > maxSource {
+			t.Fatalf("%s: %d bytes", name, len(src))
+		}
+		start := time.Now()
+		d, err := Parse("p", []byte(src))
+		if err == nil {
+			Lint(d)
+			layers := []Layer{{Name: LayerOrganisation, Document: d}, {Name: LayerRepository, Document: d}}
+			e, err := Compile(layers, nil, BuiltinPresets())
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			e.Digest()
+			e.Decide(Request{Host: "h.example", Port: 443, TLS: true, Method: "GET", Path: "/b"})
+		}
+		took := time.Since(start)
+		t.Logf("%-15s %8v accepted %v", name, took.Round(time.Millisecond), err == nil)
+		if took > 10*time.Second {
+			t.Errorf("%s took %v", name, took)
+		}
+	}
+}
