@@ -25,8 +25,8 @@ import (
 const maxFile = 8 << 20
 
 // Gather looks at the machine for a person with that home, whose environment
-// holds env (KEY=VALUE; PATH and the variables that name certificate
-// authorities are read). What cannot be read counts as not there.
+// holds env (KEY=VALUE; PATH, the variables that name certificate authorities
+// and those that say where packages come from are read). What cannot be read counts as not there.
 func Gather(ctx context.Context, home string, env []string) (plan.Host, error) {
 	h := plan.Host{OS: runtime.GOOS, At: map[string]plan.Node{}}
 	for _, path := range plan.Wanted(home, variable(env, "PATH")) {
@@ -46,6 +46,17 @@ func Gather(ctx context.Context, home string, env []string) (plan.Host, error) {
 		}
 	}
 	h.Ignore = ignore(home, env)
+	h.Settings = map[string][]byte{}
+	for _, file := range plan.SettingsFiles(home) {
+		if b, err := readFile(file); err == nil {
+			h.Settings[file] = b
+		}
+	}
+	for _, name := range plan.ClientVariables {
+		if v := variable(env, name); v != "" {
+			h.Variables = append(h.Variables, name+"="+v)
+		}
+	}
 	return h, nil
 }
 

@@ -56,6 +56,7 @@ func (b *builder) environment() []string {
 	set(trustBlock()...)
 	set(b.gitBlock()...)
 	set(b.installers()...)
+	set(b.packages...)
 	set(b.in.Env...)
 	// These are facts, whatever a caller says.
 	u := b.in.User

@@ -19,8 +19,10 @@ type Host struct {
 	// ExtraCAs are PEM files of authorities that the person's environment
 	// names (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS).
 	ExtraCAs [][]byte
-	// Settings are the person's settings of registry clients by real path.
+	// Settings are the contents of those of [SettingsFiles] that exist.
 	Settings map[string][]byte
+	// Variables are those of [ClientVariables] that are set, KEY=VALUE.
+	Variables []string
 	// Ignore is the person's global gitignore.
 	Ignore []byte
 }

@@ -103,6 +103,7 @@ func Make(in Input) (Plan, error) {
 	b.identity()
 	b.scratch()
 	b.toolchains()
+	b.packages = b.clients()
 	b.certificates()
 	b.ignores(protect)
 	b.repository()
@@ -180,6 +181,8 @@ type builder struct {
 	path   []string // PATH inside
 	notes  []string
 	frozen map[string]bool // toolchain directories that are read-only inside
+	// packages are the variables that say where packages come from.
+	packages []string
 }
 
 func (b *builder) add(m ...sandbox.Mount)       { b.mounts = append(b.mounts, m...) }

@@ -339,6 +339,64 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestClientSettings: where packages come from goes in, sign-ins do not.
+func TestClientSettings(t *testing.T) {
+	in := input(func(in *Input) {
+		in.Host.Settings = map[string][]byte{
+			"/etc/npmrc":                     []byte("cafile=/x\nregistry=https://etc.example/npm/\n"),
+			"/home/ann/.npmrc":               []byte("; mine\nregistry = https://ann:hunter2@mirror.example/npm/\n@acme:registry=https://acme.example/npm\n//mirror.example/npm/:_authToken=hunter2\n@x:registry=https://${TOKEN}@x.example\n"),
+			"/home/ann/.config/pip/pip.conf": []byte("[global]\nindex-url = https://__token__:hunter2@pypi.example/simple\nextra_index_url =\n    https://one.example/simple\n    https://u:hunter2@two.example/simple\ntrusted-host = pypi.example\npassword = hunter2\n"),
+			"/home/ann/.config/go/env":       []byte("GOPROXY=https://u:hunter2@go.example|https://second.example,direct\nGOPRIVATE=*.corp.example\nGOFLAGS=-toolexec=/x\n"),
+			"/home/ann/.cargo/config.toml":   []byte("[source.crates-io]\nreplace-with = 'corp'\n[source.corp]\nregistry = 'sparse+https://u:hunter2@crates.example/index/'\n[registries.corp]\nindex = 'https://crates.example/git'\ntoken = 'hunter2'\n[registry]\ntoken = 'hunter2'\n[build]\nrustc-wrapper = '/x'\n"),
+		}
+		in.Host.Variables = []string{"UV_INDEX_URL=https://u:hunter2@uv.example/simple", "PIP_INDEX_URL=https://q.example/simple?token=hunter2", "AWS_KEY=hunter2"}
+	})
+	p, err := Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := render(p)
+	for _, want := range []string{
+		"registry=https://etc.example/npm/\n", "registry=https://mirror.example/npm/\n", "@acme:registry=https://acme.example/npm\n",
+		"NPM_CONFIG_GLOBALCONFIG=/run/mojoup/npmrc\n", "PIP_EXTRA_INDEX_URL= https://one.example/simple https://two.example/simple\n",
+		"GOPROXY=https://go.example|https://second.example,direct\n", "GOPRIVATE=*.corp.example\n", "registry = 'sparse+https://crates.example/index/'\n",
+		"replace-with = 'corp'\n", "index = 'https://crates.example/git'\n", "UV_INDEX_URL=https://uv.example/simple\n",
+		"the sign-in for mirror.example stays outside", "because it may hold a token",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("nothing holds %q", want)
+		}
+	}
+	for _, never := range []string{"hunter2", "toolexec", "rustc-wrapper", "cafile=", "AWS_KEY", "PIP_INDEX_URL=", "TOKEN}"} {
+		if strings.Contains(got, never) {
+			t.Errorf("the plan holds %q", never)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}
+
+// FuzzClientSettings: whatever stands in the files, a password of an address
+// does not come through.
+func FuzzClientSettings(f *testing.F) {
+	f.Add("registry=https://u:PASSWORD@h/", "[global]\nindex-url=https://u:PASSWORD@h/\n", "[source.a]\nregistry='https://u:PASSWORD@h/'\n")
+	f.Add("@a:registry = \"https://PASSWORD@h\"", "extra-index-url = a\n  https://:PASSWORD@h", "[registry]\nindex='sparse+https://u:PASSWORD@h/'")
+	f.Fuzz(func(t *testing.T, npm, pip, cargo string) {
+		p, err := Make(input(func(in *Input) {
+			in.Host.Settings = map[string][]byte{"/etc/npmrc": []byte(npm), "/etc/pip.conf": []byte(pip), "/home/ann/.cargo/config.toml": []byte(cargo)}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range append(p.Notes, render(p)) {
+			if i := strings.Index(text, "PASSWORD@"); i >= 0 {
+				t.Errorf("it came through: %q", text[max(0, i-100):])
+			}
+		}
+	})
+}
+
 func TestCallerEnv(t *testing.T) {
 	got := CallerEnv([]string{"PATH=/bin", "LC_ALL=C", "LC_=x", "LCX=1", "AWS_SECRET_ACCESS_KEY=k", "SSH_AUTH_SOCK=s", "TERMINFO=t", "TERM=xterm", "HTTP_PROXY=p", "broken"})
 	if diff := cmp.Diff([]string{"PATH=/bin", "LC_ALL=C", "LC_=x", "TERM=xterm"}, got); diff != "" {
