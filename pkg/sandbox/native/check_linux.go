@@ -103,14 +103,28 @@ func (a *attack) notWritable(p, name string) {
 	a.unlink(inside, unix.AT_REMOVEDIR)
 	a.refused(made, "making something in "+p)
 	made = a.mkdir(p)
+	a.succeedsNot(made, "making "+p)
+	// If that was made it goes again, and only then: a renaming whose flags
+	// are the result of a failed call is refused.
+	moved := p + name
+	a.call(unix.SYS_RENAMEAT2, num(cwd), child.Path(p), num(cwd), child.Path(moved), child.Result(made))
+	a.unlink(moved, unix.AT_REMOVEDIR)
+}
+
+// succeedsNot takes any refusal, also that something stands there already.
+func (a *attack) succeedsNot(index int, what string) {
 	a.verify = append(a.verify, func(all []child.Finding) string {
-		if all[made].Errno == 0 {
-			return "making " + p + " succeeded"
+		if all[index].Errno == 0 {
+			return what + " succeeded"
 		}
 		return ""
 	})
-	// Only what this check has made: rmdir of an empty directory that was
-	// there would be a change of its own, so it is left if it was made.
+}
+
+// pinned wants that a directory cannot be renamed.
+func (a *attack) pinned(p, name string) {
+	a.must(a.rename(p, p+name), "renaming "+p, unix.EBUSY)
+	a.rename(p+name, p) // where it went
 }
 
 // writable makes files and moves one to another directory, as every tool
@@ -201,7 +215,8 @@ func (a *attack) proxy(at netip.AddrPort) {
 	address := sockaddr(at)
 	c := a.call(unix.SYS_CONNECT, child.Result(s), child.Data(address), num(len(address)))
 	a.must(c, "connecting to the proxy "+at.String())
-	a.call(unix.SYS_WRITE, child.Result(s), child.Data([]byte(request)), num(len(request)))
+	// Without a connection a plain write would end this process by a signal.
+	a.call(unix.SYS_SENDTO, child.Result(s), child.Data([]byte(request)), num(len(request)), num(unix.MSG_NOSIGNAL), num(0), num(0))
 	r := a.call(unix.SYS_READ, child.Result(s), child.Buffer(1024), num(1024))
 	a.verify = append(a.verify, func(all []child.Finding) string {
 		answer := ""
@@ -260,7 +275,7 @@ func attacks(s sandbox.Spec) *attack {
 	for _, p := range s.Protect {
 		switch p.Guard {
 		case sandbox.Pin:
-			a.must(a.rename(p.Path, p.Path+name), "renaming "+p.Path, unix.EBUSY)
+			a.pinned(p.Path, name)
 		case sandbox.Freeze, sandbox.HoldDir, sandbox.HoldFile:
 			a.notWritable(p.Path, name)
 		}
@@ -289,7 +304,7 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 		return nil, err
 	}
 	a := attacks(b.spec)
-	findings, err := b.probe(ctx, a.probes)
+	findings, err := b.helper.Probe(ctx, a.probes)
 	if err != nil {
 		if errors.Is(err, child.ErrGone) {
 			return nil, sandbox.ErrGone
@@ -306,10 +321,4 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 		return nil, &CheckError{Broken: broken}
 	}
 	return facts(b.spec, b.abi), nil
-}
-
-// probe sends what is too much for one list in several; a result may only be
-// referred to within one, so they are cut where nothing crosses.
-func (b *box) probe(ctx context.Context, probes []child.Probe) ([]child.Finding, error) {
-	return b.helper.Probe(ctx, probes)
 }

@@ -8,12 +8,6 @@ import (
 )
 
 func TestSuite(t *testing.T) {
-	sandboxtest.Test(t, func(t *testing.T) sandbox.Engine {
-		e, err := New(Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { e.Close() })
-		return e
-	}, sandboxtest.Options{Confines: true})
+	engine(t) // skips where there can be none
+	sandboxtest.Test(t, func(t *testing.T) sandbox.Engine { return engine(t) }, sandboxtest.Options{Confines: true})
 }

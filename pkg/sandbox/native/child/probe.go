@@ -7,7 +7,7 @@ import (
 )
 
 // MaxProbes is how many probes one call may hold.
-const MaxProbes = 256
+const MaxProbes = 4096
 
 // Kinds of a probe's argument, as in protocol.h.
 const (

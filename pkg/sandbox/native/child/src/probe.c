@@ -7,27 +7,44 @@
 
 static char buffer[PROBE_BUFFER];
 
-static void put(int out, const void *from, size_t size)
+/* What was found, kept until there is enough of it: each write would wake the
+ * node, and that costs more than the attempt. */
+static struct {
+	int out;
+	size_t used;
+	char bytes[16 * PROBE_BUFFER];
+} report;
+
+static void flush(void)
 {
-	const char *p = from;
-	while (size) {
-		long n = sys(__NR_write, out, p, size);
+	const char *p = report.bytes;
+	while (report.used) {
+		long n = sys(__NR_write, report.out, p, report.used);
 		if (n <= 0)
 			leave(1);
 		p += n;
-		size -= (size_t)n;
+		report.used -= (size_t)n;
 	}
+}
+
+static void put(const void *from, size_t size)
+{
+	if (report.used + size > sizeof report.bytes)
+		flush();
+	for (const char *p = from; size; size--)
+		report.bytes[report.used++] = *p++;
 }
 
 _Noreturn void run_probes(const char *list, size_t size, int out)
 {
-	static long results[256];
+	static long results[MAX_PROBES];
 	const struct probes *head = (const void *)list;
 	const struct probe *probe = (const void *)(head + 1);
-	if (size < sizeof *head || head->count > 256 ||
+	if (size < sizeof *head || head->count > MAX_PROBES ||
 	    size < sizeof *head + head->count * sizeof *probe + head->data)
 		leave(2);
 	const char *data = (const char *)(probe + head->count);
+	report.out = out;
 
 	for (uint32_t i = 0; i < head->count; i++) {
 		long args[6];
@@ -39,7 +56,7 @@ _Noreturn void run_probes(const char *list, size_t size, int out)
 				args[k] = (long)(data + value);
 				break;
 			case ARG_RESULT:
-				args[k] = results[value & 255];
+				args[k] = results[value % MAX_PROBES];
 				break;
 			case ARG_BUFFER:
 				args[k] = (long)buffer;
@@ -53,8 +70,9 @@ _Noreturn void run_probes(const char *list, size_t size, int out)
 		finding.result = results[i];
 		if (results[i] < 0)
 			finding.length = 0;
-		put(out, &finding, sizeof finding);
-		put(out, buffer, finding.length);
+		put(&finding, sizeof finding);
+		put(buffer, finding.length);
 	}
+	flush();
 	leave(0);
 }

@@ -104,6 +104,7 @@
 #define ARG_BUFFER 3 /* the buffer of that many bytes that is sent back */
 
 #define PROBE_BUFFER 4096
+#define MAX_PROBES   4096
 
 struct message {
 	uint32_t version, type;

@@ -1,0 +1,519 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
+)
+
+// want runs scripts inside and compares what they say.
+func want(t *testing.T, b sandbox.Sandbox, scripts map[string]string) {
+	t.Helper()
+	for script, want := range scripts {
+		if got, exit := sh(t, b, script); strings.TrimSpace(got) != want {
+			t.Errorf("%s: said %q (exit %d), want %q", script, got, exit.Code, want)
+		}
+	}
+}
+
+func TestInside(t *testing.T) {
+	w := newWorld(t)
+	spec := w.spec()
+	spec.Hostname = "box"
+	spec.Limits = sandbox.Limits{Processes: 100, Files: 321}
+	spec.Mounts = append(spec.Mounts,
+		sandbox.Mount{Kind: sandbox.Scratch, Target: "/opt/closed"},
+		sandbox.Mount{Kind: sandbox.Link, Source: "/nowhere", Target: "/opt/closed/link"},
+		sandbox.Mount{Kind: sandbox.Scratch, Target: "/opt/data", Access: sandbox.ReadWrite, NoExec: true, Size: 1 << 20},
+		sandbox.Mount{Kind: sandbox.Text, Target: "/tmp/text", Content: []byte("text\n"), Mode: 0o640},
+		sandbox.Mount{Kind: sandbox.Bind, Source: filepath.Join(w.dir, "nothing"), Target: "/opt/nothing", Optional: true},
+	)
+	b := open(t, spec)
+	facts, err := b.Check(soon(t))
+	check(t, err)
+	if len(facts) == 0 {
+		t.Error("no facts")
+	}
+	want(t, b, map[string]string{
+		"hostname":     "box",
+		"id -u; id -g": fmt.Sprintf("%d\n%d", w.id.UID, w.id.GID),
+		`awk '/^Max (open|proc|core)/ {print $(NF-2), $(NF-1)}' /proc/self/limits`:   "1 1\n101 101\n321 321",
+		"cat /proc/sys/user/max_user_namespaces":                                     "0",
+		"cat /proc/keys /proc/key-users | wc -c":                                     "0",
+		"readlink /opt/closed/link":                                                  "/nowhere",
+		"touch /opt/closed/x 2>/dev/null || echo no":                                 "no",
+		"touch /x 2>/dev/null || echo no":                                            "no",
+		"cp /bin/sh /opt/data && /opt/data/sh -c : 2>/dev/null || echo no":           "no",
+		"cp /usr/bin/true /tmp && /tmp/true && echo yes":                             "yes",
+		"head -c 2000000 /dev/zero 2>/dev/null >/run/f; stat -c %s /run/f": "1048576",
+		"cat /tmp/text; stat -c %a /tmp/text; (echo x > /tmp/text) 2>/dev/null || echo no; rm -f /tmp/text 2>/dev/null || echo no": "text\n440\nno\nno",
+		"ls /":                                   "bin\ndev\netc\nlib\nlib64\nopt\nproc\nrun\ntmp\nusr",
+		"ls /opt":                                "closed\ndata",
+		"ls /.scratch 2>/dev/null":               "",
+		"cat /etc/shadow 2>/dev/null || echo no": "no",
+		"ls /dev":                                "fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero",
+		"ls /proc/self/fd | wc -l":               "4", // 0, 1, 2 and ls' own
+		"cat /proc/1/cmdline | tr '\\0' ' '":     "mojoup-child " + spec.ID,
+		"cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '": "lo",
+		"umask": "0022",
+	})
+}
+
+func TestRepositoryIsOwnedAndGuarded(t *testing.T) {
+	w := newWorld(t)
+	b := open(t, w.spec())
+	want(t, b, map[string]string{
+		fmt.Sprintf("cd %s && echo x > made && mkdir a b && mv made a && mv a b && echo ok", w.repo): "ok",
+		fmt.Sprintf("cd %s && mv .git x 2>&1", w.repo):                                               fmt.Sprintf("mv: cannot move '.git' to 'x': Device or resource busy"),
+		fmt.Sprintf("cd %s/.git && (echo x >> config) 2>&1 | sed 's/.*: //'", w.repo):                "Read-only file system",
+		fmt.Sprintf("cd %s/.git && (echo x > hooks/pre-commit) 2>&1 | sed 's/.*: //'", w.repo):       "Read-only file system",
+		fmt.Sprintf("cd %s/.git && echo x > HEAD && cat HEAD", w.repo):                               "x",
+	})
+	var stat unix.Stat_t
+	check(t, unix.Stat(filepath.Join(w.repo, "b/a/made"), &stat))
+	if int(stat.Uid) != w.id.UID || int(stat.Gid) != w.id.GID {
+		t.Errorf("made by %d:%d, want %d:%d", stat.Uid, stat.Gid, w.id.UID, w.id.GID)
+	}
+}
+
+// TestCommonDisk shares one memory among all scratch directories.
+func TestCommonDisk(t *testing.T) {
+	spec := newWorld(t).spec()
+	spec.Limits.Disk = 8 << 20
+	b := open(t, spec)
+	want(t, b, map[string]string{
+		"head -c 6000000 /dev/zero > /tmp/a; head -c 6000000 /dev/zero 2>/dev/null > /dev/shm/b; [ $(($(stat -c %s /tmp/a) + $(stat -c %s /dev/shm/b))) -lt 8500000 ] && echo bounded": "bounded",
+		"ls -d /.scratch 2>/dev/null || echo gone": "gone",
+	})
+	_, err := b.Check(soon(t))
+	check(t, err)
+}
+
+// TestCheckSeesWhatIsMissing breaks one promise at a time. A check that
+// cannot fail would be worth nothing.
+func TestCheckSeesWhatIsMissing(t *testing.T) {
+	w := newWorld(t)
+	w.write("open", "x")
+	check(t, os.Mkdir(filepath.Join(w.repo, "dir"), 0o755))
+	check(t, os.Chown(filepath.Join(w.repo, "dir"), w.id.UID, w.id.GID))
+	b := open(t, w.spec()).(*box)
+	good := b.spec
+	in := func(p string) string { return filepath.Join(w.repo, p) }
+	guard := func(g sandbox.Guard, p string) func(*sandbox.Spec) {
+		return func(s *sandbox.Spec) {
+			s.Protect = append(good.Protect[:3:3], sandbox.Protection{Path: in(p), Guard: g})
+		}
+	}
+	must := func(c sandbox.Check) func(*sandbox.Spec) {
+		return func(s *sandbox.Spec) { s.Checks = []sandbox.Check{c} }
+	}
+	for _, c := range []struct {
+		change func(*sandbox.Spec)
+		want   string
+	}{
+		{func(*sandbox.Spec) {}, ""},
+		{guard(sandbox.Pin, "dir"), "renaming " + in("dir") + " succeeded"},
+		{guard(sandbox.Freeze, "open"), "opening " + in("open") + " for writing succeeded"},
+		{guard(sandbox.Freeze, "dir"), "making something in " + in("dir") + " succeeded"},
+		{guard(sandbox.HoldDir, "absent"), "making " + in("absent") + " succeeded"},
+		{must(sandbox.Check{Kind: sandbox.MustNotOpen, Path: "/usr/bin/env"}), "opening /usr/bin/env succeeded"},
+		{must(sandbox.Check{Kind: sandbox.MustNotWrite, Path: "/tmp"}), "making something in /tmp succeeded"},
+		{must(sandbox.Check{Kind: sandbox.MustWrite, Path: "/usr"}), "read-only file system"},
+		{must(sandbox.Check{Kind: sandbox.MustBeSame, Path: w.repo, Inode: 1}), "another directory"},
+		{func(s *sandbox.Spec) { s.Proxy = "127.0.0.1:4" }, "connecting to the proxy"},
+	} {
+		b.spec = good
+		c.change(&b.spec)
+		_, err := b.Check(soon(t))
+		var broken *CheckError
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("the good one: %v", err)
+		case c.want != "" && (!errors.As(err, &broken) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("got %v, want a CheckError with %q", err, c.want)
+		}
+	}
+	left, err := filepath.Glob(in("*"))
+	check(t, err)
+	if len(left) != 3 { // and .git
+		t.Errorf("the checks left something behind: %v", left)
+	}
+}
+
+// TestEveryRefusal makes each system call of the table from inside, in a way
+// that its row refuses.
+func TestEveryRefusal(t *testing.T) {
+	b := open(t, newWorld(t).spec()).(*box)
+	var probes []child.Probe
+	var rows []string
+	var answers []syscall.Errno
+	for _, r := range refusals() {
+		for _, name := range r.calls {
+			nr, err := number(name)
+			check(t, err)
+			if nr < 0 {
+				continue
+			}
+			values := [6]uint64{}
+			for _, c := range r.when {
+				values[c.arg] |= c.value
+			}
+			var args []child.Arg
+			for _, v := range values {
+				args = append(args, child.Number(int(v)))
+			}
+			probes = append(probes, child.Probe{Number: uintptr(nr), Args: args})
+			rows, answers = append(rows, fmt.Sprintf("%s%v", name, values)), append(answers, r.answer)
+			if len(r.when) > 0 && r.when[0].mask == low32 { // a high bit changes nothing
+				args[r.when[0].arg] = child.Number(int(values[r.when[0].arg] | 1<<32))
+				probes = append(probes, child.Probe{Number: uintptr(nr), Args: args})
+				rows, answers = append(rows, "high bit in "+rows[len(rows)-1]), append(answers, r.answer)
+			}
+		}
+	}
+	for _, n := range []uintptr{newest + 1, newest + 100, 0x3fffffff} {
+		probes, rows, answers = append(probes, child.Probe{Number: n}), append(rows, fmt.Sprint("call ", n)), append(answers, unix.ENOSYS)
+	}
+	found, err := b.helper.Probe(soon(t), probes)
+	check(t, err)
+	if len(found) < 100 {
+		t.Fatalf("only %d attempts", len(found))
+	}
+	for i, f := range found {
+		if f.Errno != answers[i] {
+			t.Errorf("%s: %v, want %v", rows[i], f.Errno, answers[i])
+		}
+	}
+}
+
+// TestWantedCalls are neighbours of refused ones that programs need.
+func TestWantedCalls(t *testing.T) {
+	b := open(t, newWorld(t).spec()).(*box)
+	n := child.Number
+	calls := map[string]child.Probe{
+		"question of personality":            {Number: unix.SYS_PERSONALITY, Args: []child.Arg{n(0xffffffff)}},
+		"no address randomising":             {Number: unix.SYS_PERSONALITY, Args: []child.Arg{n(0x40000)}},
+		"route socket":                       {Number: unix.SYS_SOCKET, Args: []child.Arg{n(16), n(3), n(0)}},
+		"UNIX socket":                        {Number: unix.SYS_SOCKET, Args: []child.Arg{n(1), n(1), n(0)}},
+		"IPv6 socket":                        {Number: unix.SYS_SOCKET, Args: []child.Arg{n(10), n(1), n(0)}},
+		"signal to oneself":                  {Number: unix.SYS_KILL, Args: []child.Arg{n(0), n(0)}},
+		"new file":                           {Number: unix.SYS_OPENAT, Args: []child.Arg{n(unix.AT_FDCWD), child.Path("/tmp/new"), n(unix.O_CREAT | unix.O_WRONLY), n(0o755)}},
+		"mode with set-uid but nothing made": {Number: unix.SYS_OPENAT, Args: []child.Arg{n(unix.AT_FDCWD), child.Path("/"), n(unix.O_RDONLY), n(0o4755)}},
+	}
+	for name, p := range calls {
+		found, err := b.helper.Probe(soon(t), []child.Probe{p})
+		check(t, err)
+		if found[0].Errno != 0 {
+			t.Errorf("%s: %v", name, found[0].Errno)
+		}
+	}
+}
+
+// TestForeignCallsKill is about calls by other numbers.
+func TestForeignCallsKill(t *testing.T) {
+	if unix.SYS_PERSONALITY != 135 {
+		t.Skip("x32 is amd64's")
+	}
+	b := open(t, newWorld(t).spec()).(*box)
+	if _, err := b.helper.Probe(soon(t), []child.Probe{{Number: 0x40000000 + 39}}); err == nil {
+		t.Error("getpid by its x32 number was answered")
+	}
+}
+
+func TestB70_OrphansAreCollected(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes 5000 processes")
+	}
+	spec := newWorld(t).spec()
+	spec.Limits.Processes = 2500 // which zombies would soon have reached
+	b := open(t, spec)
+	got, exit := sh(t, b, `i=0; while [ $i -lt 5000 ]; do (: &) ; i=$((i+1)); done; ls -d /proc/[0-9]* 2>/dev/null | wc -l`)
+	if exit.Code != 0 {
+		t.Fatalf("exit %d: %s", exit.Code, got)
+	}
+	if n := len(strings.TrimSpace(got)); n > 2 {
+		t.Errorf("%s processes at the end", got)
+	}
+}
+
+func TestProcessLimit(t *testing.T) {
+	spec := newWorld(t).spec()
+	spec.Limits.Processes = 20
+	got, _ := sh(t, open(t, spec), `for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 60 & done; wait -n; echo all`)
+	if strings.Contains(got, "all\n") && !strings.Contains(got, "annot fork") {
+		t.Errorf("no limit: %q", got)
+	}
+}
+
+// TestCommandsSignalEachOther: commands are of one session, each in a domain
+// of its own.
+func TestCommandsSignalEachOther(t *testing.T) {
+	b := open(t, newWorld(t).spec())
+	p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"sleep", "600"}}, sandbox.Stdio{})
+	check(t, err)
+	if out, exit := sh(t, b, "kill $(cat /proc/[0-9]*/stat | sed -n 's/ (sleep) .*//p')"); exit.Code != 0 {
+		t.Fatal(out)
+	}
+	if exit, err := p.Wait(soon(t)); err != nil || exit.Signal != int(unix.SIGTERM) {
+		t.Errorf("got %+v, %v", exit, err)
+	}
+	if out, exit := sh(t, b, "kill 1"); exit.Code == 0 {
+		t.Errorf("a signal to the first process was accepted: %s", out)
+	}
+}
+
+// TestRootSession: as user 0 without its rights; only a node of root has them.
+func TestRootSession(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("wants root")
+	}
+	w := newWorld(t)
+	spec := w.spec()
+	spec.Identity = sandbox.Identity{}
+	check(t, filepath.WalkDir(w.repo, func(p string, _ os.DirEntry, err error) error { return errors.Join(err, os.Chown(p, 0, 0)) }))
+	b := open(t, spec)
+	facts, err := b.Check(soon(t))
+	check(t, err)
+	for _, f := range facts {
+		if f.Name == "identity" && f.Strength != sandbox.Weaker {
+			t.Errorf("said to be %s", f.Strength)
+		}
+	}
+	want(t, b, map[string]string{
+		"id -u": "0",
+		"(echo x > /proc/sys/kernel/core_pattern) 2>&1 | sed 's/.*: //'": "Read-only file system",
+		"(echo 1 > /proc/sys/kernel/panic) 2>&1 | sed 's/.*: //'":        "Read-only file system",
+		"mount -t tmpfs none /tmp 2>/dev/null || echo no":                "no",
+		"chown 1 /tmp 2>/dev/null || echo no":                            "no",
+	})
+}
+
+func TestTryTwiceUnderOneID(t *testing.T) {
+	w := newWorld(t)
+	spec := w.spec()
+	spec.Protect = append(spec.Protect, sandbox.Protection{Path: filepath.Join(w.repo, ".mojoup"), Guard: sandbox.HoldDir})
+	spec.Mounts = append(spec.Mounts, sandbox.Mount{Kind: sandbox.Bind, Source: filepath.Join(w.dir, "missing"), Target: "/missing"})
+	e := engine(t)
+	_, err := e.Prepare(soon(t), spec)
+	var stage *child.StageError
+	if !errors.As(err, &stage) || stage.Stage != child.StageSource || stage.Errno != unix.ENOENT {
+		t.Fatalf("got %v", err)
+	}
+	if got, want := err.Error(), "preparing sandbox "+spec.ID+": opening "+w.dir+"/missing: no such file or directory"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := os.Lstat(filepath.Join(w.repo, ".mojoup")); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
+	}
+	spec.Mounts = spec.Mounts[:len(spec.Mounts)-1]
+	b, err := e.Prepare(soon(t), spec)
+	check(t, err)
+	check(t, b.Listener().Close())
+	check(t, b.Remove(soon(t)))
+}
+
+// TestRefusedPaths: what could be changed by another name is not protected.
+func TestRefusedPaths(t *testing.T) {
+	w := newWorld(t)
+	w.write("linked", "x")
+	check(t, os.Link(filepath.Join(w.repo, "linked"), filepath.Join(w.repo, "other")))
+	check(t, os.Symlink("linked", filepath.Join(w.repo, "symlink")))
+	e := engine(t)
+	for name, errno := range map[string]unix.Errno{"linked": unix.EMLINK, "symlink": unix.ELOOP} {
+		spec := w.spec()
+		spec.Protect = append(spec.Protect, sandbox.Protection{Path: filepath.Join(w.repo, name), Guard: sandbox.Freeze})
+		_, err := e.Prepare(soon(t), spec)
+		var hint interface{ Hint() string }
+		if !errors.Is(err, errno) || !errors.As(err, &hint) || hint.Hint() == "" {
+			t.Errorf("%s: %v, want %v with a hint", name, err, errno)
+		}
+	}
+}
+
+func TestSharedPlaceholder(t *testing.T) {
+	w := newWorld(t)
+	held := filepath.Join(w.repo, ".mojoup")
+	file := filepath.Join(w.repo, ".git/commondir")
+	guards := []sandbox.Protection{{Path: held, Guard: sandbox.HoldDir}, {Path: file, Guard: sandbox.HoldFile, Content: "."}}
+	one, two := w.spec(), w.spec()
+	two.ID += "b"
+	one.Protect, two.Protect = append(one.Protect, guards...), append(two.Protect, guards...)
+	e := engine(t)
+	first, err := e.Prepare(soon(t), one)
+	check(t, err)
+	second := open(t, two)
+	check(t, first.Listener().Close())
+	check(t, first.Remove(soon(t)))
+	want(t, second, map[string]string{
+		"touch " + held + "/x 2>/dev/null || echo held":     "held",
+		"(echo /x > " + file + ") 2>/dev/null || echo held": "held",
+	})
+	for _, u := range e.Undo(one) { // nor does a sweep take it from the other
+		if did, err := e.Sweep(soon(t), u); err != nil || did != "" {
+			t.Errorf("Sweep of %+v: %q, %v", u, did, err)
+		}
+	}
+	check(t, second.Remove(soon(t)))
+	for _, p := range []string{held, file} {
+		if _, err := os.Lstat(p); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+}
+
+func TestSweepLeavesWhatIsNotOurs(t *testing.T) {
+	w := newWorld(t)
+	e := engine(t)
+	check(t, os.MkdirAll(filepath.Join(w.repo, "full/x"), 0o755))
+	w.write("changed", "mine")
+	check(t, os.Symlink(w.dir, filepath.Join(w.repo, "link")))
+	check(t, os.Mkdir(filepath.Join(w.dir, "target"), 0o755))
+	for _, u := range []sandbox.Undo{
+		{Kind: undoDir, Path: filepath.Join(w.repo, "full")},
+		{Kind: undoFile, Path: filepath.Join(w.repo, "changed"), Content: "."},
+		{Kind: undoDir, Path: filepath.Join(w.repo, "link/target")},
+		{Kind: undoDir, Path: filepath.Join(w.repo, "absent")},
+		{Kind: undoFile, Path: filepath.Join(w.repo, "absent/x")},
+		{Kind: undoHelper, ID: "no-such"},
+	} {
+		if did, err := e.Sweep(soon(t), u); did != "" || err != nil {
+			t.Errorf("%+v: %q, %v", u, did, err)
+		}
+	}
+	for _, p := range []string{"full/x", "changed", "../target"} {
+		if _, err := os.Lstat(filepath.Join(w.repo, p)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, u := range []sandbox.Undo{{Kind: "other"}, {Kind: undoDir, Path: "x"}, {Kind: undoHelper, ID: "A B"}} {
+		if did, err := e.Sweep(soon(t), u); err == nil {
+			t.Errorf("%+v was accepted: %q", u, did)
+		}
+	}
+}
+
+// asNode makes the test's program a node with one sandbox, to be killed.
+const asNode = "MOJOUP_TEST_NODE"
+
+func beNode() int {
+	e, err := New(Options{})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	w := &world{dir: os.Getenv(asNode), repo: filepath.Join(os.Getenv(asNode), "repo"), id: sandbox.Identity{UID: os.Geteuid(), GID: os.Getegid()}}
+	if os.Geteuid() == 0 {
+		w.id = sandbox.Identity{UID: ordinary, GID: ordinary}
+	}
+	ctx := context.Background()
+	b, err := e.Prepare(ctx, killedSpec(w))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	p, err := b.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", "setsid sleep 600 & echo ready; sleep 600"}}, sandbox.Stdio{Stdout: os.Stdout})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	_, _ = p.Wait(ctx)
+	return 0
+}
+
+func killedSpec(w *world) sandbox.Spec {
+	s := w.spec()
+	s.Protect = append(s.Protect, sandbox.Protection{Path: filepath.Join(w.repo, ".mojoup"), Guard: sandbox.HoldDir})
+	return s
+}
+
+// TestKilledNodeLeavesNothing kills the node's process at once, then the
+// outer process of the helper too.
+func TestKilledNodeLeavesNothing(t *testing.T) {
+	for _, also := range []string{"", "helper"} {
+		w := newWorld(t)
+		e := engine(t)
+		spec := killedSpec(w)
+		node := exec.Command("/proc/self/exe")
+		node.Env = append(os.Environ(), asNode+"="+w.dir)
+		out, err := node.StdoutPipe()
+		check(t, err)
+		check(t, node.Start())
+		ready := make([]byte, 6)
+		if n, err := out.Read(ready); string(ready[:n]) != "ready\n" {
+			t.Fatalf("%q, %v", ready[:n], err)
+		}
+		pids, err := helpersOf(spec.ID)
+		check(t, err)
+		if len(pids) != 2 {
+			t.Fatalf("helpers: %v", pids)
+		}
+		if also != "" {
+			check(t, unix.Kill(pids[0], unix.SIGKILL))
+		}
+		check(t, node.Process.Kill())
+		_ = node.Wait()
+		ctx := soon(t)
+		for {
+			pids, err := helpersOf(spec.ID)
+			check(t, err)
+			if len(pids) == 0 {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				t.Fatalf("still there: %v", pids)
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		said := ""
+		for _, u := range e.Undo(spec) {
+			did, err := e.Sweep(ctx, u)
+			check(t, err)
+			said += did
+		}
+		if said != "removed the placeholder "+filepath.Join(w.repo, ".mojoup") {
+			t.Errorf("sweeping said %q", said)
+		}
+	}
+}
+
+// TestSweepEndsAHelper ends one whose node has not noticed.
+func TestSweepEndsAHelper(t *testing.T) {
+	b := open(t, newWorld(t).spec()).(*box)
+	did, err := engine(t).Sweep(soon(t), sandbox.Undo{Kind: undoHelper, ID: b.spec.ID})
+	check(t, err)
+	if !strings.HasPrefix(did, "ended ") {
+		t.Errorf("said %q", did)
+	}
+	select {
+	case <-b.Done():
+	case <-soon(t).Done():
+		t.Error("the sandbox lives")
+	}
+}
+
+// TestImpostorIsNotSwept: a session names a process of its own like a helper.
+func TestImpostorIsNotSwept(t *testing.T) {
+	w := newWorld(t)
+	b := open(t, w.spec()).(*box)
+	p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"bash", "-c", "exec -a mojoup-child sleep 600"}}, sandbox.Stdio{})
+	check(t, err)
+	pids, err := helpersOf("600")
+	check(t, err)
+	if len(pids) != 0 {
+		t.Errorf("took %v for helpers", pids)
+	}
+	check(t, p.Signal(unix.SIGKILL))
+}
