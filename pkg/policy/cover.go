@@ -1,12 +1,15 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // covers reports whether everything that inner allows is allowed by outer.
 // "No" may be wrong: it is for what people are told, not for what is decided.
 func covers(outer, inner *rule) bool {
 	for _, h := range inner.hosts {
-		if !slices.ContainsFunc(outer.hosts, func(o hostPattern) bool { return o.covers(h) }) {
+		if !outer.coversHost(h) {
 			return false
 		}
 	}
@@ -23,6 +26,37 @@ func covers(outer, inner *rule) bool {
 		return false
 	}
 	return subset(inner.methods, outer.methods) && pathsCover(outer.paths, inner.paths)
+}
+
+// coversHost reports whether some pattern of the rule covers h. Rules with many
+// hosts keep them in a map: comparing each with each grows with the square of
+// what a repository chooses to write.
+func (r *rule) coversHost(h hostPattern) bool {
+	if r.set == nil {
+		return slices.ContainsFunc(r.hosts, func(o hostPattern) bool { return o.covers(h) })
+	}
+	if r.set[h] || h.form == hostAddr {
+		return r.set[h]
+	}
+	above := hostPattern{form: hostPublic}
+	if r.set[above] && above.covers(h) {
+		return true
+	}
+	name := h.name
+	if h.form == hostOne || h.form == hostMany {
+		name = "*." + name // the patterns above it are those above such a name
+	}
+	for first := true; ; first = false {
+		_, below, ok := strings.Cut(name, ".")
+		if !ok {
+			return false
+		}
+		one, many := hostPattern{form: hostOne, name: below}, hostPattern{form: hostMany, name: below}
+		if first && r.set[one] && one.covers(h) || r.set[many] && many.covers(h) {
+			return true
+		}
+		name = below
+	}
 }
 
 // subset treats an empty list as everything.
@@ -119,9 +153,7 @@ func (p hostPattern) overlaps(q hostPattern) bool { return p.covers(q) || q.cove
 // overlap reports whether two allow rules may allow the same request. "Yes"
 // may be wrong: paths are not compared.
 func overlap(a, b *rule) bool {
-	hosts := slices.ContainsFunc(a.hosts, func(h hostPattern) bool {
-		return slices.ContainsFunc(b.hosts, h.overlaps)
-	})
+	hosts := slices.ContainsFunc(a.hosts, b.coversHost) || slices.ContainsFunc(b.hosts, a.coversHost)
 	ports := slices.ContainsFunc(a.ports, b.hasPort)
 	methods := len(a.methods) == 0 || len(b.methods) == 0 ||
 		slices.ContainsFunc(a.methods, func(m string) bool { return slices.Contains(b.methods, m) })

@@ -155,6 +155,7 @@ type rule struct {
 	deny    bool
 	tool    bool // one of the tool's own
 	hosts   []hostPattern
+	set     map[hostPattern]bool // of hosts, if there are many
 	ports   []uint16 // empty in a deny rule: every port
 	methods []string
 	paths   []pathPattern
@@ -183,6 +184,12 @@ func newRule(from Rule, source Source, label string, deny bool) (*rule, *fault) 
 		r.hosts = append(r.hosts, p)
 		if p.form == hostAddr && !deny && !isMetadata(p.addr) {
 			r.ranges = append(r.ranges, netip.PrefixFrom(p.addr, p.addr.BitLen()))
+		}
+	}
+	if len(r.hosts) > 8 {
+		r.set = make(map[hostPattern]bool, len(r.hosts))
+		for _, h := range r.hosts {
+			r.set[h] = true
 		}
 	}
 	for _, text := range from.Paths {

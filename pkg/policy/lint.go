@@ -135,11 +135,11 @@ func (l *linter) idleDeny(i int, r lintRule, deny []lintRule) {
 	}
 }
 
-// shared names the hosts that two rules have in common.
+// shared names some of the hosts that two rules have in common.
 func shared(a, b *rule) string {
 	var out []string
 	for _, h := range b.hosts {
-		if slices.ContainsFunc(a.hosts, h.overlaps) {
+		if len(out) < 5 && slices.ContainsFunc(a.hosts, h.overlaps) {
 			out = append(out, h.String())
 		}
 	}

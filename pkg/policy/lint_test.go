@@ -89,6 +89,11 @@ func TestCoversNeverClaimsTooMuch(t *testing.T) {
 			p, _ := parseHostPattern(a)
 			q, _ := parseHostPattern(b)
 			shared := false
+			r, _ := newRule(Rule{Hosts: []string{a}}, Source{}, "", false)
+			r.set = map[hostPattern]bool{p: true}
+			if r.coversHost(q) != p.covers(q) {
+				t.Errorf("%s covers %s: %v by the map, %v by hand", a, b, r.coversHost(q), p.covers(q))
+			}
 			for _, host := range probes {
 				if p.covers(q) && q.matches(host) && !p.matches(host) {
 					t.Errorf("%s does not cover %s: %s", a, b, host)
