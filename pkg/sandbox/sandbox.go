@@ -54,6 +54,7 @@ type Engine interface {
 type Sandbox interface {
 	// Listener accepts the connections that programs inside make to
 	// Spec.Proxy. It was made inside and belongs to the caller, who closes it.
+	// It is nil where the engine has no way out of its own ("process").
 	Listener() net.Listener
 
 	// Check attacks the sandbox from inside, sealed exactly as a command will
@@ -63,7 +64,8 @@ type Sandbox interface {
 	Check(ctx context.Context) (Enforced, error)
 
 	// Exec starts a command inside. It returns once the command's program has
-	// been loaded, or with an [ExecError].
+	// been loaded, or with an [ExecError]. Its context is of the start only:
+	// cancelled later, it ends nothing.
 	Exec(ctx context.Context, cmd Command, stdio Stdio) (Process, error)
 
 	// Remove ends every process inside, waits until all are gone, and undoes
@@ -78,9 +80,13 @@ type Sandbox interface {
 // A Process is one command inside a sandbox.
 type Process interface {
 	// Wait returns when the command itself has ended, however many of its
-	// children live on.
+	// children live on, and all that it wrote has been delivered. Afterwards
+	// nothing is written to Stdio any more; what children still write is
+	// thrown away. It may be called more than once; a cancelled context ends
+	// the waiting, not the command.
 	Wait(ctx context.Context) (Exit, error)
-	// Signal sends to the command's process group.
+	// Signal sends to the command's process group. After the command's end it
+	// is an error.
 	Signal(sig os.Signal) error
 	// Resize tells the command's terminal its new size. Without a terminal it
 	// does nothing.
@@ -217,7 +223,7 @@ type Check struct {
 // Command is one program to run inside.
 type Command struct {
 	Argv []string // Argv[0] is looked up in PATH of the environment inside
-	Dir  string   // working directory inside
+	Dir  string   // working directory inside; empty means "/"
 	Env  []string // added to Spec.Env, later ones win
 	TTY  *Size    // a terminal of this size, or none
 }

@@ -33,6 +33,9 @@ type box struct {
 }
 
 func prepare(log *slog.Logger, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	if err := validate(spec, os.Geteuid()); err != nil {
+		return nil, fmt.Errorf("preparing an ordinary process: %w", err)
+	}
 	b := &box{
 		log: log.With("sandbox", spec.ID), spec: spec,
 		removing: make(chan struct{}, 1), done: make(chan struct{}),

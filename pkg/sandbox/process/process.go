@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -80,9 +79,6 @@ func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbo
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := validate(spec, os.Geteuid()); err != nil {
-		return nil, fmt.Errorf("preparing an ordinary process: %w", err)
-	}
 	return prepare(e.log, spec)
 }
 
@@ -121,7 +117,7 @@ func facts() sandbox.Enforced {
 	var all sandbox.Enforced
 	for _, name := range []string{
 		"sandbox", "filesystem", "protected paths", "network", "system calls", "processes",
-		"cpu limit", "memory limit", "process limit", "file limit", "disk limit",
+		"memory limit", "processor limit", "process limit", "open files limit", "disk limit",
 	} {
 		all = append(all, sandbox.Fact{
 			Name: name, Strength: sandbox.Absent,

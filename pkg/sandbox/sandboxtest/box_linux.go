@@ -56,7 +56,7 @@ func (s *suite) open(t *testing.T, spec sandbox.Spec) *box {
 // plain opens a sandbox on a bare place.
 func (s *suite) plain(t *testing.T) (*place, *box) {
 	t.Helper()
-	p := newPlace(t)
+	p := s.newPlace(t)
 	return p, s.open(t, s.spec(t, p))
 }
 

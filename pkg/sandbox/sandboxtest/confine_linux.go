@@ -35,7 +35,7 @@ func testIdentity(t *testing.T, s *suite) {
 }
 
 func testMounts(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	shared := filepath.Join(p.dir, "shared")
 	must(t, os.Mkdir(shared, 0o777))
 	must(t, os.Chmod(shared, 0o777))
@@ -82,7 +82,7 @@ func testMounts(t *testing.T, s *suite) {
 
 // testHalfWay lets the last mount fail, when all else has been made.
 func testHalfWay(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	before := tree(t, p.dir)
@@ -107,7 +107,7 @@ func testHalfWay(t *testing.T, s *suite) {
 }
 
 func testB05(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	stat := func(path string) *syscall.Stat_t {
 		info, err := os.Stat(path)
@@ -164,7 +164,7 @@ func testB34(t *testing.T, s *suite) {
 	if starts == 0 {
 		starts = 100
 	}
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	engine := s.newEngine(t)
 	// bash speaks TCP by itself: no program has to be loaded in between.
@@ -208,7 +208,7 @@ func oneRequest(t *testing.T, e sandbox.Engine, spec sandbox.Spec, ask sandbox.C
 }
 
 func testB55(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	p.write(t, "f", "one\n")
 	b := s.open(t, s.spec(t, p))
 	for _, script := range []string{
@@ -229,7 +229,7 @@ func testB55(t *testing.T, s *suite) {
 }
 
 func testB90(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	b := s.open(t, s.spec(t, p))
 	for _, path := range []string{"/run/docker.sock", "/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/systemd/private", "/run/dbus/system_bus_socket", fmt.Sprintf("/run/user/%d", p.id.UID)} {
 		if r := b.run(sandbox.Command{Argv: []string{"ls", "-d", path}}); r.Code == 0 {

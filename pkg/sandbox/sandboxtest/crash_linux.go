@@ -29,7 +29,7 @@ func testKilledNode(t *testing.T, s *suite) {
 		beKilled(t, s, given)
 		return
 	}
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	mark := "mark-" + filepath.Base(p.dir)
@@ -106,7 +106,7 @@ func exactly(name string) string {
 // testSweepSparesTheLiving sweeps what a dead node of the same repository left
 // while another sandbox still relies on the same placeholders.
 func testSweepSparesTheLiving(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	other := spec
@@ -128,7 +128,7 @@ func testSweepSparesTheLiving(t *testing.T, s *suite) {
 // testB53Swap lets somebody exchange a directory and a symbolic link that
 // leads out, over and over, while sandboxes are made that protect below it.
 func testB53Swap(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	target := filepath.Join(p.dir, "target")
 	dir, link := filepath.Join(p.repo, "dir"), filepath.Join(p.repo, "link")
 	for _, d := range []string{target, dir} {

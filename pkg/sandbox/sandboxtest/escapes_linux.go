@@ -73,7 +73,7 @@ func testEscapes(t *testing.T, s *suite) {
 			}
 			t.Run("Outside", func(t *testing.T) { s.showOutside(t, land, attack) })
 			t.Run("Inside", func(t *testing.T) {
-				p := newPlace(t)
+				p := s.newPlace(t)
 				spec, common, own := land.make(t, p)
 				spec = readOnly(spec, filepath.Dir(attack))
 				spec.Limits.Processes = processLimit
@@ -89,7 +89,7 @@ func testEscapes(t *testing.T, s *suite) {
 
 // showOutside wants that what the table counts on works without a sandbox.
 func (s *suite) showOutside(t *testing.T, land terrain, attack string) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	_, common, own := land.make(t, p)
 	a := stage(t, p, attack, common, own)
 	shown := outside(escape.For(land.layout))

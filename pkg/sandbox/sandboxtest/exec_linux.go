@@ -62,7 +62,7 @@ func testSignalGroup(t *testing.T, s *suite) {
 }
 
 func testCannotStart(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	p.write(t, "data", "#!/bin/sh\n")
 	p.write(t, "noformat", "\x00\x01\x02")
 	must(t, os.Chmod(filepath.Join(p.repo, "noformat"), 0o755))
@@ -108,7 +108,7 @@ func testArgvExact(t *testing.T, s *suite) {
 }
 
 func testEnvironmentExact(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Env = append(spec.Env, "SPACE=a b", "LINES=a\nb\n", "BYTES=\xff\xfe", "EQUALS=a=b=", "EMPTY=", "TWICE=spec")
 	b := s.open(t, spec)
@@ -140,7 +140,7 @@ func variables(env []string) map[string]string {
 }
 
 func testDirectory(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	odd := filepath.Join(p.repo, "a b\nc:\xff")
 	must(t, os.Mkdir(odd, 0o755))
 	b := s.open(t, s.spec(t, p))

@@ -22,7 +22,7 @@ git log --oneline | wc -l
 git rev-parse --show-toplevel --git-common-dir`
 
 func testB47MainTree(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	b := s.open(t, spec)
@@ -49,7 +49,7 @@ func (s *suite) worktreeSpec(t *testing.T, p *place) (spec sandbox.Spec, common,
 }
 
 func testB47Worktree(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec, common, _ := s.worktreeSpec(t, p)
 	b := s.open(t, spec)
 	out := strings.Split(strings.TrimSpace(b.sh(p.repo, everyday)), "\n")
@@ -73,7 +73,7 @@ func testB47Worktree(t *testing.T, s *suite) {
 }
 
 func testB50(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	spec.Protect = append(spec.Protect, sandbox.Protection{Path: filepath.Join(p.repo, ".envrc"), Guard: sandbox.HoldDir})
@@ -134,7 +134,7 @@ func testB53(t *testing.T, s *suite) {
 		"held dir": func(p *place) string { return filepath.Join(p.repo, "link", "missing") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlace(t)
+			p := s.newPlace(t)
 			target := filepath.Join(p.dir, "target")
 			must(t, os.MkdirAll(filepath.Join(target, "below"), 0o755))
 			must(t, os.Symlink(target, filepath.Join(p.repo, "link")))
@@ -159,7 +159,7 @@ func testB53(t *testing.T, s *suite) {
 
 // testProtections tries every guard by hand, one sandbox for all.
 func testProtections(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	for _, d := range []string{"pinned", "pinned/frozen", "pinned/frozen/thawed"} {
 		must(t, os.Mkdir(filepath.Join(p.repo, d), 0o755))
 	}

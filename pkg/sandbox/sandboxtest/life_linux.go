@@ -34,7 +34,7 @@ func marked(t *testing.T, mark string) []string {
 }
 
 func testRemoveEndsEverything(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	b := s.open(t, s.spec(t, p))
 	mark := "mark-" + filepath.Base(p.dir)
 	// The sleeps are told apart by their argument zero; exec -a is not in sh.
@@ -96,7 +96,7 @@ func testGone(t *testing.T, s *suite) {
 }
 
 func testCancelled(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	spec := s.spec(t, p)
@@ -189,7 +189,7 @@ func testInvalidSpecs(t *testing.T, s *suite) {
 // refuses wants that Prepare makes nothing of the changed Spec.
 func (s *suite) refuses(t *testing.T, change func(*sandbox.Spec)) {
 	t.Helper()
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	before := tree(t, p.dir)
@@ -229,7 +229,7 @@ func tree(t *testing.T, dir string) map[string]string {
 }
 
 func testUndoSweep(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	engine := s.newEngine(t)

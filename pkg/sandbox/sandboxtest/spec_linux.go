@@ -27,8 +27,11 @@ type place struct {
 
 // identity is who sessions of the suite run as. A node of root gets an
 // ordinary user, by a number that need not have a name.
-func identity() sandbox.Identity {
-	if os.Geteuid() == 0 {
+func (s *suite) identity() sandbox.Identity {
+	switch {
+	case s.options.Identity != nil:
+		return *s.options.Identity
+	case os.Geteuid() == 0:
 		return sandbox.Identity{UID: 1000, GID: 1000}
 	}
 	return sandbox.Identity{UID: os.Geteuid(), GID: os.Getegid()}
@@ -36,13 +39,13 @@ func identity() sandbox.Identity {
 
 // newPlace makes the directories. t.TempDir would not do: it is closed to
 // everyone but the node's user.
-func newPlace(t *testing.T) *place {
+func (s *suite) newPlace(t *testing.T) *place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sandboxtest-")
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	must(t, os.Chmod(dir, 0o755))
-	p := &place{id: identity(), dir: dir, repo: filepath.Join(dir, "projects", "repo with space"), home: filepath.Join(dir, "home")}
+	p := &place{id: s.identity(), dir: dir, repo: filepath.Join(dir, "projects", "repo with space"), home: filepath.Join(dir, "home")}
 	for _, d := range []string{filepath.Dir(p.repo), p.repo, p.home} {
 		must(t, os.Mkdir(d, 0o755))
 		must(t, os.Chown(d, p.id.UID, p.id.GID))

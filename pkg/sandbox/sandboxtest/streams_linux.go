@@ -25,7 +25,7 @@ func noise(n int, seed byte) []byte {
 const tenMiB = 10 << 20
 
 func testStreams(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	out, errs := noise(tenMiB, 1), noise(tenMiB, 2)
 	p.write(t, "out", string(out))
 	p.write(t, "err", string(errs))

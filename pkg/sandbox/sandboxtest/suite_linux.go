@@ -11,6 +11,9 @@ type Options struct {
 	// Confines: the engine claims that nothing outside the Spec's mounts and
 	// listener can be reached.
 	Confines bool
+	// Identity is who sessions run as. Nil means the user of the tests, or an
+	// ordinary one where that is root.
+	Identity *sandbox.Identity
 	// Adapt changes the suite's Spec to what the engine needs, for example an
 	// image. Nil leaves it as it is.
 	Adapt func(t *testing.T, s sandbox.Spec) sandbox.Spec
@@ -78,6 +81,7 @@ func Test(t *testing.T, New func(t *testing.T) sandbox.Engine, o Options) {
 		{"B55_RenamesAndDevices", testB55},
 		{"B90_NoSocketsOfTheHost", testB90},
 		{"Protections", testProtections},
+		{"LimitsAreWhatIsSaid", testLimits},
 		{"KilledNode", testKilledNode},
 		{"SweepSparesTheLiving", testSweepSparesTheLiving},
 		{"Escapes", testEscapes},

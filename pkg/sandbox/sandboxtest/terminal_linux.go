@@ -112,7 +112,7 @@ func testTerminalExit(t *testing.T, s *suite) {
 }
 
 func testTerminalOutput(t *testing.T, s *suite) {
-	p := newPlace(t)
+	p := s.newPlace(t)
 	data := noise(1<<20, 4)
 	p.write(t, "data", string(data))
 	b := s.open(t, s.spec(t, p))

@@ -1,0 +1,48 @@
+package sandboxtest
+
+import (
+	"testing"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// testLimits lets bombs go off where the engine says that they are bounded. An
+// engine that cannot bound something passes by saying so.
+func testLimits(t *testing.T, s *suite) {
+	p := s.newPlace(t)
+	spec := s.spec(t, p)
+	spec.Limits = sandbox.Limits{Processes: 64, Files: 100, Memory: 96 << 20, Disk: 8 << 20}
+	b := s.open(t, spec)
+	facts, err := b.Check(deadline(t))
+	must(t, err)
+	strength := map[string]sandbox.Strength{}
+	for _, f := range facts {
+		strength[f.Name] = f.Strength
+	}
+	for _, bomb := range []struct {
+		fact, script string
+		bounded      func(result) bool
+	}{
+		{"process limit", "i=0; while [ $i -lt 100 ]; do sleep 30 & i=$((i+1)); done", failed},
+		{"open files limit", "test $(ulimit -n) -le 100", func(r result) bool { return r.Code == 0 }},
+		{"memory limit", "head -c 200000000 /dev/zero | tail -c 199999999 | wc -c | grep 199999999", failed},
+		{"disk limit", "head -c 9000000 /dev/zero > /tmp/big", failed},
+	} {
+		switch got, ok := strength[bomb.fact]; {
+		case !ok:
+			t.Errorf("nothing is said of the %s", bomb.fact)
+		case got == sandbox.Absent:
+			t.Logf("%s: not enforced, as the engine says", bomb.fact)
+		default:
+			own := spec // what one bomb leaves would hinder the next
+			own.ID += "b"
+			b := s.open(t, own)
+			if r := b.run(shell("/", bomb.script)); !bomb.bounded(r) {
+				t.Errorf("%s is said to be %s, but %s ended with %+v", bomb.fact, got, bomb.script, r)
+			}
+			must(t, b.Remove(deadline(t)))
+		}
+	}
+}
+
+func failed(r result) bool { return r.Code != 0 }
