@@ -233,17 +233,19 @@ func (s *serving) readHello(c *client) (string, error) {
 		return "", err
 	}
 	for {
-		name, more, err := parseHello(c.pending())
+		name, need, err := parseHello(c.pending())
 		switch {
 		case err != nil:
 			return "", err
-		case !more:
+		case need == 0:
 			return name, c.SetReadDeadline(time.Time{})
-		case len(c.pending()) >= maxBuffer:
+		case need > maxBuffer:
 			return "", errNotTLS
 		}
-		if err := c.fill(); err != nil {
-			return "", err
+		for len(c.pending()) < need {
+			if err := c.fill(); err != nil {
+				return "", err
+			}
 		}
 	}
 }

@@ -10,7 +10,9 @@ const (
 	recordHandshake  = 22
 	messageHello     = 1
 	extensionSNI     = 0
+	recordHeader     = 5
 	maxRecord        = 1 << 14
+	maxHelloRecords  = 64
 	maxHello         = 32 << 10 // post-quantum shares and big tickets stay far below
 	nameTypeHostName = 0
 )
@@ -20,12 +22,13 @@ var errNotTLS = errors.New("the connection does not begin with a TLS greeting")
 
 // parseHello reads the server name out of a ClientHello at the beginning of
 // data, which may lie in several records (RFC 8446, sections 4.1.2 and 5.1;
-// RFC 6066, section 3). more means that the greeting is not complete yet. It
-// takes less than crypto/tls does and reads what it takes the same way.
-func parseHello(data []byte) (name string, more bool, err error) {
-	message, more, err := helloMessage(data)
-	if more || err != nil {
-		return "", more, err
+// RFC 6066, section 3). If need is not 0, that many bytes of data are needed to
+// say more. It takes less than crypto/tls does and reads what it takes the
+// same way.
+func parseHello(data []byte) (name string, need int, err error) {
+	message, need, err := helloMessage(data)
+	if need > 0 || err != nil {
+		return "", need, err
 	}
 	s := cursor(message)
 	s.skip(2 + 32) // legacy version, random
@@ -33,48 +36,52 @@ func parseHello(data []byte) (name string, more bool, err error) {
 	suites := s.vector16()
 	s.vector8() // compression methods
 	if s == nil || len(suites) == 0 || len(suites)%2 != 0 {
-		return "", false, errNotTLS
+		return "", 0, errNotTLS
 	}
 	if len(s) == 0 {
-		return "", false, nil
+		return "", 0, nil
 	}
 	extensions := s.vector16()
 	if s == nil || len(s) != 0 {
-		return "", false, errNotTLS
+		return "", 0, errNotTLS
 	}
 	name, err = serverName(extensions)
-	return name, false, err
+	return name, 0, err
 }
 
-// helloMessage gathers the first handshake message from its records.
-func helloMessage(data []byte) (message []byte, more bool, err error) {
+// helloMessage gathers the first handshake message from its records. It looks
+// at whole records only, and at few, so that a greeting that comes byte by
+// byte costs no more than any other.
+func helloMessage(data []byte) (message []byte, need int, err error) {
 	var gathered []byte
-	for {
-		if len(data) > 0 && data[0] != recordHandshake || len(data) > 1 && data[1] != 3 {
-			return nil, false, errNotTLS
+	at := 0
+	for range maxHelloRecords {
+		rest := data[at:]
+		if len(rest) > 0 && rest[0] != recordHandshake || len(rest) > 1 && rest[1] != 3 {
+			return nil, 0, errNotTLS
 		}
-		if len(data) < 5 {
-			return nil, true, nil
+		if len(rest) < recordHeader {
+			return nil, at + recordHeader, nil
 		}
-		n := int(binary.BigEndian.Uint16(data[3:]))
+		n := int(binary.BigEndian.Uint16(rest[3:]))
 		if n == 0 || n > maxRecord {
-			return nil, false, errNotTLS
+			return nil, 0, errNotTLS
 		}
-		part := data[5:min(len(data), 5+n)]
-		if gathered == nil {
-			gathered = part
+		at += recordHeader + n
+		if len(data) < at {
+			return nil, at, nil
+		}
+		if part := data[at-n : at : at]; gathered == nil {
+			gathered = part // nearly always the only one
 		} else {
-			gathered = append(gathered[:len(gathered):len(gathered)], part...)
+			gathered = append(gathered, part...)
 		}
-		message, more, err = firstMessage(gathered)
+		message, more, err := firstMessage(gathered)
 		if !more || err != nil {
-			return message, false, err
+			return message, 0, err
 		}
-		if len(data) < 5+n {
-			return nil, true, nil
-		}
-		data = data[5+n:]
 	}
+	return nil, 0, errNotTLS
 }
 
 func firstMessage(b []byte) (message []byte, more bool, err error) {

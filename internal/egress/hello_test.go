@@ -27,7 +27,6 @@ func split(greeting []byte, n int) (out []byte) {
 
 func TestParseHello(t *testing.T) {
 	whole := hello(t, "api.x.example")
-	// The name once more, in a second extension of the same kind.
 	for _, tt := range []struct {
 		name string
 		data []byte
@@ -38,7 +37,7 @@ func TestParseHello(t *testing.T) {
 		{"whole", whole, "api.x.example", false, false},
 		{"with more behind it", append(bytes.Clone(whole), "early data"...), "api.x.example", false, false},
 		{"in records of 100", split(whole, 100), "api.x.example", false, false},
-		{"in records of 1", split(whole, 1), "api.x.example", false, false},
+		{"in records of 1", split(whole, 1), "", false, true},
 		{"without a name", hello(t, ""), "", false, false},
 		{"nothing yet", nil, "", true, false},
 		{"four bytes", whole[:4], "", true, false},
@@ -55,7 +54,11 @@ func TestParseHello(t *testing.T) {
 		{"second record is no handshake", append(bytes.Clone(split(whole, 100)[:105]), 23, 3, 3, 0, 1, 0), "", false, true},
 		{"two names", twice(whole), "", false, true},
 	} {
-		got, more, err := parseHello(tt.data)
+		got, need, err := parseHello(tt.data)
+		more := need > 0
+		if more && need <= len(tt.data) {
+			t.Errorf("%s: of %d bytes %d are needed", tt.name, len(tt.data), need)
+		}
 		if got != tt.want || more != tt.more || (err != nil) != tt.bad {
 			t.Errorf("%s: %q, more %t, %v; want %q, more %t, error %t", tt.name, got, more, err, tt.want, tt.more, tt.bad)
 		}
@@ -97,15 +100,15 @@ func FuzzClientHello(f *testing.F) {
 	}
 	f.Add(twice(hello(f, "api.x.example")))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		name, more, err := parseHello(data)
-		if more || err != nil {
+		name, need, err := parseHello(data)
+		if need > 0 || err != nil {
 			if name != "" {
 				t.Fatalf("an unfinished or refused greeting names %q", name)
 			}
 			return
 		}
 		for cut := range data {
-			if n, m, err := parseHello(data[:cut]); !m && (n != name || err != nil) {
+			if n, need, err := parseHello(data[:cut]); need == 0 && (n != name || err != nil) {
 				t.Fatalf("cut to %d of %d bytes: %q, %v; whole: %q", cut, len(data), n, err, name)
 			}
 		}
