@@ -19,7 +19,7 @@ const Proxy = "127.0.0.1:3128"
 
 // Where the session's own files lie inside.
 const (
-	runDir     = "/run/mojoup"
+	runDir     = "/run/session"
 	caFile     = runDir + "/ca.pem"     // the session's authority alone
 	bundleFile = runDir + "/bundle.pem" // with those of the host
 	ignoreFile = runDir + "/gitignore"

@@ -358,7 +358,7 @@ func TestClientSettings(t *testing.T) {
 	got := render(p)
 	for _, want := range []string{
 		"registry=https://etc.example/npm/\n", "registry=https://mirror.example/npm/\n", "@acme:registry=https://acme.example/npm\n",
-		"NPM_CONFIG_GLOBALCONFIG=/run/mojoup/npmrc\n", "PIP_EXTRA_INDEX_URL= https://one.example/simple https://two.example/simple\n",
+		"NPM_CONFIG_GLOBALCONFIG=/run/session/npmrc\n", "PIP_EXTRA_INDEX_URL= https://one.example/simple https://two.example/simple\n",
 		"GOPROXY=https://go.example|https://second.example,direct\n", "GOPRIVATE=*.corp.example\n", "registry = 'sparse+https://crates.example/index/'\n",
 		"replace-with = 'corp'\n", "index = 'https://crates.example/git'\n", "UV_INDEX_URL=https://uv.example/simple\n",
 		"the sign-in for mirror.example stays outside", "because it may hold a token",

@@ -370,7 +370,7 @@ func TestToolchains(t *testing.T) {
 	tried := 0
 	for _, c := range []struct{ program, script, want string }{
 		{"bash", "bash -lc 'command -v git; echo \"$PATH\"'", "/"},
-		{"python3", "python3 -c 'import ssl, sqlite3, multiprocessing; print(ssl.get_default_verify_paths().cafile)'", "/run/mojoup/bundle.pem"},
+		{"python3", "python3 -c 'import ssl, sqlite3, multiprocessing; print(ssl.get_default_verify_paths().cafile)'", "/run/session/bundle.pem"},
 		{"node", "node -e 'console.log(require(\"os\").userInfo().homedir)'", p.user.Home},
 		{"npm", "npm install --no-audit --no-fund --offline 2>&1 && test -e node_modules/y", ""},
 		{"go", "go build -buildvcs=true -o /tmp/x . && /tmp/x 2>&1 && go version -m /tmp/x | grep vcs.revision", "hello"},
