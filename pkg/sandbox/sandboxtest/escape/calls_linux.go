@@ -19,6 +19,9 @@ const (
 	needsCaps = "needs a capability in the caller's user namespace there too"
 )
 
+// here is AT_FDCWD for raw calls.
+const here = ^uintptr(99)
+
 var errNoArena = errors.New("the arena has nothing of the kind")
 
 // call is one raw system call.

@@ -37,6 +37,31 @@ func fileAttempts() []Attempt {
 		{Name: "chmod-setuid", Tries: "set the setuid bit", Want: []string{"EPERM"}, do: func(a *Arena) error {
 			return ofOwn(a, func(path string) error { return unix.Chmod(path, 0o4755) })
 		}},
+		{Name: "chmod-setgid", Tries: "set the setgid bit", Want: []string{"EPERM"}, do: func(a *Arena) error {
+			return ofOwn(a, func(path string) error { return unix.Chmod(path, 0o2755) })
+		}},
+		{Name: "fchmodat2-setuid", Tries: "set the setuid bit by the newest of its calls", Want: []string{"EPERM", "ENOSYS"}, Lacking: []string{"ENOSYS"}, do: func(a *Arena) error {
+			const fchmodat2 = 452 // the same on all architectures (Linux 6.6)
+			return ofOwn(a, func(path string) error { return call(fchmodat2, here, text(path), 0o4755, 0) })
+		}},
+		{Name: "create-setuid", Tries: "make a file that has the setuid bit from birth", Want: []string{"EPERM"}, do: func(a *Arena) error {
+			path := filepath.Join(a.Repo, "born")
+			defer os.Remove(path)
+			return bornSetuid(path, func() error {
+				return descriptor(unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o4755))
+			})
+		}},
+		{Name: "openat2-setuid", Tries: "the same by openat2, whose mode a filter cannot see", Want: []string{"EPERM", "ENOSYS"}, Lacking: []string{"ENOSYS"}, do: func(a *Arena) error {
+			path := filepath.Join(a.Repo, "born")
+			defer os.Remove(path)
+			return bornSetuid(path, func() error {
+				return descriptor(unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL, Mode: 0o4755}))
+			})
+		}},
+		{Name: "file-capability", Tries: "give a program a capability", Want: []string{"EPERM", "EOPNOTSUPP"}, Outside: needsRoot, do: func(a *Arena) error {
+			capability := []byte{1, 0, 0, 2, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // version 2, CAP_SYS_ADMIN permitted
+			return ofOwn(a, func(path string) error { return unix.Setxattr(path, "security.capability", capability, 0) })
+		}},
 		{Name: "mknod-block", Tries: "make a block device", Want: []string{"EPERM", "EACCES"}, Outside: needsRoot, do: func(a *Arena) error { return mknod(a, unix.S_IFBLK, 254, 0) }},
 		{Name: "mknod-char", Tries: "make the character device of /dev/mem", Want: []string{"EPERM", "EACCES"}, Outside: needsRoot, do: func(a *Arena) error { return mknod(a, unix.S_IFCHR, 1, 1) }},
 		{Name: "dev-mem", Tries: "open /dev/mem", Want: notThere, Outside: needsRoot, do: func(*Arena) error { return opens("/dev/mem", unix.O_RDONLY) }},
@@ -89,6 +114,21 @@ func ofOwn(a *Arena, do func(path string) error) error {
 	defer os.Remove(f.Name())
 	_ = f.Close()
 	return do(f.Name())
+}
+
+// bornSetuid wants that the bit is really there: some calls drop it silently.
+func bornSetuid(path string, create func() error) error {
+	if err := create(); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSetuid == 0 {
+		return unix.EPERM
+	}
+	return nil
 }
 
 func mknod(a *Arena, kind uint32, major, minor uint32) error {

@@ -53,6 +53,15 @@ func kernelAttempts() []Attempt {
 			const readImpliesExec = 0x0400000 // READ_IMPLIES_EXEC
 			return call(unix.SYS_PERSONALITY, readImpliesExec)
 		}},
+		{Name: "memory-policy", Tries: "choose where its memory lies", Want: filtered, Lacking: []string{"ENOSYS"}, do: func(*Arena) error { return call(unix.SYS_SET_MEMPOLICY, 0, 0, 0) }},
+		{Name: "grow-pipe", Tries: "take pages for pipes, which are counted per user of the host", Want: filtered, do: func(*Arena) error {
+			var ends [2]int
+			if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+				return errors.Join(errNoArena, err)
+			}
+			_, err := unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, 128<<10)
+			return err
+		}},
 		{Name: "kexec", Tries: "load another kernel", Want: filtered, Outside: needsRoot, do: func(*Arena) error {
 			return reached(call(unix.SYS_KEXEC_LOAD, 0, 1<<20, 0, 0xffff), unix.EINVAL)
 		}},

@@ -33,6 +33,13 @@ func processAttempts() []Attempt {
 			_, err := unix.Getpriority(unix.PRIO_PROCESS, a.Victim)
 			return err
 		}},
+		{Name: "limits-host", Tries: "read the limits of a process of the host", Want: noProcess, do: func(a *Arena) error {
+			var now unix.Rlimit
+			return unix.Prlimit(a.Victim, unix.RLIMIT_CORE, nil, &now)
+		}},
+		// If one of them ended the sandbox there would be no answer at all.
+		{Name: "pidfd-signal-1", Tries: "send every signal to the first process by pidfd", Want: notAsked, Outside: needsPid1, Known: "commands of one sandbox may signal each other, and a filter cannot see whose a pidfd is; the first process blocks all signals, and the kernel drops KILL and STOP from inside", do: signalsToFirst},
+		{Name: "program-1", Tries: "read the first process' program", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/exe") }},
 		{Name: "signal-1", Tries: "signal the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return unix.Kill(1, 0) }},
 		{Name: "ptrace-1", Tries: "trace the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return seize(1) }},
 		{Name: "memory-1", Tries: "open the first process' memory", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/mem", unix.O_RDWR) }},
@@ -55,6 +62,20 @@ func proc(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, 
 func seize(pid int) error {
 	runtime.LockOSThread()
 	return call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0)
+}
+
+func signalsToFirst(*Arena) error {
+	fd, err := unix.PidfdOpen(1, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readv asks for one byte of an address that is not mapped: EFAULT comes only
@@ -127,6 +148,7 @@ func privilegeAttempts() []Attempt {
 		{Name: "clone3", Tries: "call clone3, whose flags a filter cannot see", Want: []string{"ENOSYS", "EPERM"}, Lacking: []string{"ENOSYS"}, do: func(*Arena) error { return reached(call(unix.SYS_CLONE3, 0, 0), unix.EINVAL, unix.EFAULT) }},
 		{Name: "unshare-mount", Tries: "make a mount namespace", Want: notAsked, Outside: needsCaps, do: unshare(unix.CLONE_NEWNS)},
 		{Name: "unshare-net", Tries: "make a network namespace", Want: notAsked, Outside: needsCaps, do: unshare(unix.CLONE_NEWNET)},
+		{Name: "unshare-time", Tries: "make a time namespace", Want: notAsked, Outside: needsCaps, do: unshare(unix.CLONE_NEWTIME)},
 		{Name: "mount-tmpfs", Tries: "mount over /tmp", Want: notAsked, Outside: needsCaps, do: func(*Arena) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") }},
 		{Name: "remount-config", Tries: "remount a protected path writable", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error {
 			return unix.Mount("", config(a), "", unix.MS_REMOUNT|unix.MS_BIND, "")
