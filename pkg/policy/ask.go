@@ -94,31 +94,76 @@ func hopeless(layers []*layerIndex, own *layerIndex, r *rule) string {
 
 // overlaps reports whether some rule may allow something that r allows too.
 func (x *index) overlaps(r *rule) bool {
-	one := *r
-	for i, h := range r.hosts {
-		one.hosts = r.hosts[i : i+1]
-		if h.form == hostExact || h.form == hostAddr {
-			var room [8][]int32
-			q := query{host: h.name, addr: h.addr, firstDot: strings.IndexByte(h.name, '.')}
-			for _, list := range x.lookup(&q, room[:0]) {
-				if slices.ContainsFunc(list, func(i int32) bool { return overlap(x.rules[i], &one) }) {
-					return true
-				}
-			}
-		} else if slices.ContainsFunc(x.rules, func(o *rule) bool { return overlap(o, &one) }) {
+	for i := range r.hosts {
+		one := r.host(i)
+		if x.any(one.hosts[0], func(o *rule) bool { return overlap(o, one) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// useless notes rules of lower layers that a higher one leaves nothing of.
+// clipped lists the hosts of r that no single rule allows as far as r does.
+func (x *index) clipped(r *rule) (out []string) {
+	for i := range r.hosts {
+		one := r.host(i)
+		if !x.any(one.hosts[0], func(o *rule) bool { return covers(o, one) }) {
+			out = append(out, one.hosts[0].String())
+		}
+	}
+	return out
+}
+
+// host is r for the one host of that number.
+func (r *rule) host(i int) *rule {
+	one := *r
+	one.hosts, one.set = r.hosts[i:i+1], nil
+	return &one
+}
+
+// any reports whether yes holds for a rule that may share a host with h.
+func (x *index) any(h hostPattern, yes func(*rule) bool) bool {
+	if h.form != hostExact && h.form != hostAddr {
+		return slices.ContainsFunc(x.rules, yes)
+	}
+	var room [8][]int32
+	q := query{host: h.name, addr: h.addr, firstDot: strings.IndexByte(h.name, '.')}
+	for _, list := range x.lookup(&q, room[:0]) {
+		if slices.ContainsFunc(list, func(i int32) bool { return yes(x.rules[i]) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// useless notes rules of lower layers of which a higher one leaves nothing, or
+// not all.
 func (b *builder) useless() {
 	for n, l := range b.e.layers {
 		for _, r := range l.allow.rules {
-			if by := hopeless(b.e.layers[:n], l, r); by != "" {
-				b.e.Notes = append(b.e.Notes, Note{Source: r.source, Text: r.label + " has no effect: the " + by + " allows nothing of " + r.describe()})
-			}
+			b.narrowed(b.e.layers[:n], r)
 		}
 	}
+}
+
+func (b *builder) narrowed(higher []*layerIndex, r *rule) {
+	for _, l := range higher {
+		switch clipped := l.allow.clipped(r); {
+		case len(clipped) == 0:
+			continue
+		case !l.allow.overlaps(r):
+			b.e.Notes = append(b.e.Notes, Note{Source: r.source, Text: r.label + " has no effect: the " + l.name + " allows nothing of " + r.describe()})
+		default:
+			b.e.Notes = append(b.e.Notes, Note{Source: r.source, Text: r.label + " holds in part only: the " + l.name + " allows less of " + some(clipped)})
+		}
+		return
+	}
+}
+
+// some names the first few.
+func some(names []string) string {
+	if len(names) > 5 {
+		return strings.Join(names[:5], ", ") + " and others"
+	}
+	return list(names, "and")
 }

@@ -43,8 +43,8 @@ type Effective struct {
 }
 
 // Compile puts layers together, given from the highest to the lowest. tool may
-// be nil; its rules join the lowest layer that has network rules, or are a
-// layer of their own where none has. The error is an [*Errors].
+// be nil; its rules join the lowest layer that has network rules, unless that
+// is a hub's, or are a layer of their own where none has. The error is an [*Errors].
 func Compile(layers []Layer, tool *ToolRules, presets Presets) (*Effective, error) {
 	e := &Effective{tool: tool, versions: map[string]int{}}
 	b := &builder{e: e, presets: presets, errs: &Errors{}}
@@ -153,7 +153,9 @@ func (b *builder) note(l Layer, path, format string, args ...any) {
 	})
 }
 
-// addTool is D9.
+// addTool is D9: the lowest layer takes the tool's hosts in, unless it is a
+// hub's: what a hub allows is the hub's to say. ToolRefusals then names what is
+// missing.
 func (b *builder) addTool(tool *ToolRules) {
 	if tool == nil || len(tool.Rules) == 0 {
 		return
@@ -162,6 +164,9 @@ func (b *builder) addTool(tool *ToolRules) {
 		b.e.layers = append(b.e.layers, &layerIndex{name: layerTool, none: "no rule of the tool " + tool.Tool + " names this host, and no policy does"})
 	}
 	lowest := b.e.layers[len(b.e.layers)-1]
+	if hub(lowest.name) {
+		return
+	}
 	for _, from := range tool.Rules {
 		from.Name, from.Preset, from.Position = "", "", Position{}
 		r, f := newRule(from, Source{Layer: layerTool}, "tool "+tool.Tool, false)

@@ -25,13 +25,13 @@ func TestHostileDocumentsCostSeconds(t *testing.T) {
 	hosts := fill(``, `"h#.x.example",`, ``, 50)
 	stars := fill(``, `"*.h#.x.example",`, ``, 400)
 	for name, src := range map[string]string{
-		"rules":          fill(`{"network":{"rules":[`, `{"hosts":["h#.example"],"methods":["GET"]},`, `]}}`, maxRules),
-		"equal rules":    fill(`{"network":{"rules":[`, `{"hosts":["h.example"],"paths":["/a#"]},`, `]}}`, maxRules),
-		"many hosts":     fill(`{"network":{"rules":[`, `{"hosts":[`+hosts+`]},`, `]}}`, maxRules),
-		"many stars":     fill(`{"network":{"rules":[`, `{"hosts":[`+stars+`]},`, `]}}`, maxRules),
-		"nearly equal":   fill(`{"network":{"rules":[`, `{"hosts":[`+stars+`"u#.example"],"methods":["GET"]},{"hosts":["v#.example",`+strings.ReplaceAll(hosts, "h", "g")+`]},`, `]}}`, maxRules),
-		"denials":        fill(`{"network":{"rules":[{"hosts":["a.example"]}],"deny":[`, `{"hosts":["*.h#.example"]},`, `]}}`, maxRules),
-		"metadata":       fill(`{"network":{"rules":[`, `{"hosts":["169.254.169.254","h#.example"]},`, `]}}`, maxRules),
+		"rules":          fill(`{"network":{"rules":[`, `{"hosts":["h#.example"],"methods":["GET"]},`, `]}}`, maxRules/2),
+		"equal rules":    fill(`{"network":{"rules":[`, `{"hosts":["h.example"],"paths":["/a#"]},`, `]}}`, maxRules/2),
+		"many hosts":     fill(`{"network":{"rules":[`, `{"hosts":[`+hosts+`]},`, `]}}`, maxRules/2),
+		"many stars":     fill(`{"network":{"rules":[`, `{"hosts":[`+stars+`]},`, `]}}`, maxRules/2),
+		"nearly equal":   fill(`{"network":{"rules":[`, `{"hosts":[`+stars+`"u#.example"],"methods":["GET"]},{"hosts":["v#.example",`+strings.ReplaceAll(hosts, "h", "g")+`]},`, `]}}`, maxRules/2),
+		"denials":        fill(`{"network":{"rules":[{"hosts":["a.example"]}],"deny":[`, `{"hosts":["*.h#.example"]},`, `]}}`, maxRules/2),
+		"metadata":       fill(`{"network":{"rules":[`, `{"hosts":["169.254.169.254","h#.example"]},`, `]}}`, maxRules/2),
 		"unknown keys":   fill(`{`, `"versionversionversion#":1,`, `}`, maxSource),
 		"twice":          fill(`{`, `"version":1,`, `}`, maxSource),
 		"one long line":  `{"x":"` + strings.Repeat("ä", size/2) + `"}`,

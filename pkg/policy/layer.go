@@ -56,7 +56,12 @@ func (s Source) String() string {
 
 // trusted layers belong to those who answer for the machine.
 func trusted(layer string) bool {
-	return layer == LayerOrganisation || layer == LayerTeam || layer == LayerNode || layer == LayerCommandLine
+	return hub(layer) || layer == LayerCommandLine
+}
+
+// hub layers are written by administrators: what they allow is all they allow.
+func hub(layer string) bool {
+	return layer == LayerOrganisation || layer == LayerTeam || layer == LayerNode
 }
 
 // layerIndex is a layer's network rules, ready to be asked.
@@ -156,7 +161,7 @@ type rule struct {
 	tool    bool // one of the tool's own
 	hosts   []hostPattern
 	set     map[hostPattern]bool // of hosts, if there are many
-	ports   []uint16 // empty in a deny rule: every port
+	ports   []uint16             // empty in a deny rule: every port
 	methods []string
 	paths   []pathPattern
 	lenient []pathPattern // of a deny rule: paths as asLenient sees them
