@@ -14,8 +14,9 @@ help: ## list what can be made
 deps: ## install the Debian packages that building and testing need, or print the line to run
 	@packaging/deps.sh build
 
-helper: ## build the static sandbox helper
+helper: ## build the static sandbox helper, and the program that benchmarks start
 	@$(MAKE) -s -C $(CHILD)
+	@$(MAKE) -s -C internal/bench/stamp
 
 build: helper ## build ./mojoup-node, statically linked
 	@packaging/deps.sh check
@@ -62,7 +63,7 @@ install: build ## install to PREFIX (default /usr/local)
 	install -D -m 0755 mojoup-node $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mojoup-node
 
 clean: ## remove what was built
-	rm -rf mojoup-node $(CHILD)/bin/helper-*
+	rm -rf mojoup-node $(CHILD)/bin/helper-* internal/bench/stamp/bin/stamp-*
 
 ci: ## what the continuous integration runs
 	bash .ci/run

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/internal/bench/stamp"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// Starts measures from asking for a sandbox to the first instruction of the
+// command in it, and to its being gone, beside a plain process and bubblewrap
+// with the same binds. spec makes the specification of a session with the
+// given id; its sandbox does not outlive the measurement.
+func Starts(ctx context.Context, runs int, engine sandbox.Engine, spec func(id string) (sandbox.Spec, error)) ([]Row, error) {
+	dir, err := os.MkdirTemp("", "mojoup-bench")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory to measure in: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	program, err := stamp.Install(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := starts{engine: engine, spec: spec, dir: dir, program: program}
+	ms := []measure{{"plain process, first instruction", "", s.plain}}
+	const peer = "bubblewrap, first instruction"
+	if bwrap, err := exec.LookPath("bwrap"); err == nil {
+		args, err := s.bwrapArgs()
+		if err != nil {
+			return nil, err
+		}
+		ms = append(ms, measure{peer, "", s.external(bwrap, append(args, program)...)})
+	}
+	return inTurn(ctx, runs, append(ms,
+		measure{"sandbox, first instruction", peer, s.first(0)},
+		measure{"sandbox, first instruction, 1 GiB heap in the node", "sandbox, first instruction", s.first(1 << 30)},
+		measure{"sandbox, end until gone", "", s.gone},
+	))
+}
+
+type starts struct {
+	engine  sandbox.Engine
+	spec    func(id string) (sandbox.Spec, error)
+	dir     string
+	program string
+	count   int
+	ballast []byte
+}
+
+// clock is the clock that the stamp tells.
+func clock() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
+	return time.Duration(ts.Nano())
+}
+
+func (s *starts) plain(ctx context.Context) (time.Duration, error) {
+	return s.external(s.program)(ctx)
+}
+
+// external measures a command that ends up starting the stamp.
+func (s *starts) external(name string, args ...string) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) {
+		var out bytes.Buffer
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Stdout = &out
+		begun := clock()
+		err := cmd.Run()
+		return since(begun, &out, err)
+	}
+}
+
+func since(begun time.Duration, out *bytes.Buffer, err error) (time.Duration, error) {
+	if err != nil {
+		return 0, err
+	}
+	if out.Len() != stamp.Size {
+		return 0, fmt.Errorf("the measured program wrote %d bytes", out.Len())
+	}
+	return stamp.Read([stamp.Size]byte(out.Bytes())) - begun, nil
+}
+
+// bwrapArgs gives bubblewrap every namespace and the binds of our own spec.
+// Files that we make from memory it does without.
+func (s *starts) bwrapArgs() ([]string, error) {
+	spec, err := s.next()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"}
+	for _, m := range spec.Mounts {
+		switch {
+		case m.Kind == sandbox.Link:
+			args = append(args, "--symlink", m.Source, m.Target)
+		case m.Kind == sandbox.Scratch:
+			args = append(args, "--tmpfs", m.Target)
+		case m.Kind == sandbox.Bind && m.Access == sandbox.ReadWrite:
+			args = append(args, "--bind-try", m.Source, m.Target)
+		case m.Kind == sandbox.Bind:
+			args = append(args, "--ro-bind-try", m.Source, m.Target)
+		}
+	}
+	return append(args, "--"), nil
+}
+
+// next is the specification of one more sandbox, with the stamp in it.
+func (s *starts) next() (sandbox.Spec, error) {
+	s.count++
+	spec, err := s.spec(fmt.Sprintf("bench-%d-%d", os.Getpid(), s.count))
+	spec.Mounts = append(spec.Mounts, sandbox.Mount{Kind: sandbox.Bind, Source: s.dir, Target: s.dir})
+	return spec, err
+}
+
+// first measures a start as the node does it: prepared, served, checked from
+// inside, and only then the command.
+func (s *starts) first(heap int) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) {
+		s.hold(heap)
+		took, box, err := s.start(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return took, box.Remove(ctx)
+	}
+}
+
+// hold keeps so much touched memory in this process.
+func (s *starts) hold(heap int) {
+	if heap == 0 {
+		s.ballast = nil
+		return
+	}
+	s.ballast = make([]byte, heap)
+	for i := 0; i < heap; i += os.Getpagesize() {
+		s.ballast[i] = 1
+	}
+}
+
+func (s *starts) gone(ctx context.Context) (time.Duration, error) {
+	s.hold(0)
+	_, box, err := s.start(ctx)
+	if err != nil {
+		return 0, err
+	}
+	begun := clock()
+	err = box.Remove(ctx)
+	return clock() - begun, err
+}
+
+func (s *starts) start(ctx context.Context) (time.Duration, sandbox.Sandbox, error) {
+	spec, err := s.next()
+	if err != nil {
+		return 0, nil, err
+	}
+	begun := clock()
+	box, err := s.engine.Prepare(ctx, spec)
+	if err != nil {
+		return 0, nil, err
+	}
+	end := serveHealth(box.Listener())
+	defer end()
+	took, err := s.stamped(ctx, box, begun)
+	if err != nil {
+		return 0, nil, errors.Join(err, box.Remove(ctx))
+	}
+	return took, box, nil
+}
+
+func (s *starts) stamped(ctx context.Context, box sandbox.Sandbox, begun time.Duration) (time.Duration, error) {
+	if _, err := box.Check(ctx); err != nil {
+		return 0, err
+	}
+	var out bytes.Buffer
+	proc, err := box.Exec(ctx, sandbox.Command{Argv: []string{filepath.Join(s.dir, "stamp")}, Dir: "/"}, sandbox.Stdio{Stdout: &out, Stderr: io.Discard})
+	if err != nil {
+		return 0, err
+	}
+	exit, err := proc.Wait(ctx)
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("the measured program ended with %d", exit.Code)
+	}
+	return since(begun, &out, err)
+}
+
+// serveHealth answers the self-check as the way out does.
+func serveHealth(ln net.Listener) (end func()) {
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(ln) }()
+	return func() { _ = srv.Close(); <-done }
+}

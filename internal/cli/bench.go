@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mojoup/mojoup-node/internal/bench"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/node"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+func newBench(p Process) *cobra.Command {
+	var runs, wholeRuns int
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "measure starts, ends and connections beside bare floors",
+		Long: `Measure, in turn and on this machine: from asking for a sandbox to the first
+instruction in it, its end, the whole "run -- true" with a node that lingers,
+status and doctor, and connections through the way out. Beside them run a plain
+process, bubblewrap and srt where they are installed, and a least CONNECT tunnel.
+Ratios stay when a machine is busy, milliseconds do not.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := supported(); err != nil {
+				return err
+			}
+			if runs < 1 || wholeRuns < 1 {
+				return fault.Usage("--runs and --whole-runs need a number above 0")
+			}
+			rows, missing, err := measureAll(cmd.Context(), p, runs, wholeRuns)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(p.Stdout, map[string]any{"cpus": runtime.NumCPU(), "rows": rows, "missing": orEmpty(missing)})
+			}
+			printRows(newPen(p), rows)
+			for _, m := range missing {
+				talk{w: p.Stderr}.line("not measured: %s is not installed", m)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&runs, "runs", 200, "how often each start and connection is measured")
+	cmd.Flags().IntVar(&wholeRuns, "whole-runs", 30, "how often each whole command is measured")
+	addJSON(cmd)
+	return cmd
+}
+
+func printRows(pen pen, rows []bench.Row) {
+	var lines [][]string
+	for _, r := range rows {
+		ratio := "-"
+		if r.Peer != "" && r.Ratio > 0 {
+			ratio = fmt.Sprintf("%.2f (p95 %.2f) × %s", r.Ratio, r.Ratio95, r.Peer)
+		}
+		lines = append(lines, []string{r.Name, fmt.Sprint(r.Runs), fmt.Sprintf("%.2f", r.P50), fmt.Sprintf("%.2f", r.P95), ratio})
+	}
+	pen.rows([]string{"WHAT", "RUNS", "P50 ms", "P95 ms", "RATIO"}, lines)
+}
+
+func measureAll(ctx context.Context, p Process, runs, wholeRuns int) (rows []bench.Row, missing []string, err error) {
+	dir, err := os.MkdirTemp("", "mojoup-bench")
+	if err != nil {
+		return nil, nil, fault.Unknown("making a directory to measure in: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	h, err := look(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	es, err := engines(h, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	repository := filepath.Join(dir, "repository")
+	if out, err := exec.CommandContext(ctx, "git", "init", "-q", repository).CombinedOutput(); err != nil {
+		return nil, nil, fault.Unknown("making a repository to measure in: %w: %s", err, out)
+	}
+	rows, err = bench.Starts(ctx, runs, es["native"], func(id string) (sandbox.Spec, error) {
+		return node.BenchSpec(ctx, h.paths, p.Environ(), repository, id)
+	})
+	if err != nil {
+		return rows, nil, err
+	}
+	whole, missing, err := measureWhole(ctx, p, wholeRuns, dir, repository)
+	rows = append(rows, whole...)
+	if err != nil {
+		return rows, missing, err
+	}
+	tunnels, err := bench.Tunnels(ctx, runs)
+	return append(rows, tunnels...), missing, err
+}
+
+// measureWhole measures commands with a node of their own, so that nobody's
+// running node is disturbed.
+func measureWhole(ctx context.Context, p Process, runs int, dir, repository string) (rows []bench.Row, missing []string, err error) {
+	self, err := p.Executable()
+	if err != nil {
+		return nil, nil, fault.Unknown("finding this program: %w", err)
+	}
+	env := append(p.Environ(), "MOJOUP_CONFIG="+filepath.Join(dir, "node.toml"), "MOJOUP_STATE_DIR="+filepath.Join(dir, "state"), "MOJOUP_RUNTIME_DIR="+filepath.Join(dir, "run"))
+	own := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), self, args...)
+		cmd.Env, cmd.Dir = env, repository
+		return cmd
+	}
+	if out, err := own("run", "--", "true").CombinedOutput(); err != nil {
+		return nil, nil, fault.Unknown("starting a node to measure: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	defer func() { _ = own("serve", "--stop").Run() }()
+	const bwrap = "bubblewrap, whole command true"
+	bind := []string{"bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", repository, repository, "true"}
+	return bench.Commands(ctx, runs, []bench.Command{
+		{Name: bwrap, Argv: bind},
+		{Name: "mojoup-node run -- true, node lingers", Peer: bwrap, Argv: []string{self, "run", "--", "true"}, Dir: repository, Env: env},
+		{Name: "srt true", Peer: "mojoup-node run -- true, node lingers", Argv: []string{"srt", "true"}, Dir: repository},
+		{Name: "mojoup-node status", Argv: []string{self, "status"}, Dir: repository, Env: env},
+		{Name: "mojoup-node doctor", Argv: []string{self, "doctor"}, Dir: repository, Env: env},
+		{Name: "mojoup-node version", Argv: []string{self, "version"}, Dir: repository, Env: env},
+	})
+}

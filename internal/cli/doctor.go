@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/capability"
+)
+
+func newDoctor(p Process) *cobra.Command {
+	var engine string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "check whether this machine can sandbox agents, and say how to mend it",
+		Long: `Check everything that sandboxes need, each by doing it: what was found, what is
+needed, how to mend it. The last line is the verdict of the configured engine.
+
+Exit code 0 only where that engine can sandbox agents, 1 where it cannot or is
+switched off, 3 where it could not be found out.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			configured, err := configuredEngine(p, engine)
+			if err != nil {
+				return err
+			}
+			report := capability.Examine(cmd.Context(), capability.ThisHost(capability.Options{}), configured)
+			if wantsJSON(cmd) {
+				if err := printJSON(p.Stdout, report); err != nil {
+					return err
+				}
+			} else {
+				printReport(newPen(p), report)
+			}
+			return verdictExit(report.Verdict)
+		},
+	}
+	cmd.Flags().StringVar(&engine, "engine", "", "judge this engine instead of the configured one: auto, native, docker")
+	addJSON(cmd)
+	return cmd
+}
+
+// configuredEngine is the setting, or what the flag says instead of it.
+func configuredEngine(p Process, flag string) (capability.Engine, error) {
+	switch e := capability.Engine(flag); e {
+	case capability.Auto, capability.Native, capability.Docker, capability.Off:
+		return e, nil
+	case "":
+		here, err := look(p)
+		if err != nil {
+			return "", err
+		}
+		return capability.Engine(here.settings.String("node.sandbox.engine")), nil
+	}
+	return "", fault.Usage("unknown engine %q", flag).WithHint("engines: auto, native, docker, off")
+}
+
+func verdictExit(v capability.Verdict) error {
+	switch {
+	case v.Able:
+		return nil
+	case v.Engine != string(capability.Off) && !v.Known:
+		return exitCode(fault.ExitUnknown)
+	}
+	return exitCode(fault.ExitNegative)
+}
+
+// stateWords carry the meaning; the colours only help to find them.
+var stateWords = map[capability.State]struct{ word, colour string }{
+	capability.OK:      {"ok", "2"},
+	capability.Warn:    {"warning", "3"},
+	capability.Fail:    {"FAILED", "1"},
+	capability.Unknown: {"unknown", "3"},
+	capability.Skipped: {"skipped", "8"},
+}
+
+func printReport(pen pen, r capability.Report) {
+	for _, c := range r.Checks {
+		s := stateWords[r.Shown(c)]
+		pen.printf("%s  %s: %s\n", pen.paint(s.colour, pad(s.word, 7)), c.Title, cell(c.Found))
+		if c.State == capability.OK || c.State == capability.Skipped {
+			continue
+		}
+		if c.Needed != "" {
+			pen.printf("         needed: %s\n", visible(c.Needed))
+		}
+		if c.Mend != "" {
+			pen.printf("         mend: %s\n", visible(c.Mend))
+		}
+	}
+	pen.printf("\n")
+	for _, e := range r.Engines {
+		pen.printf("engine %s %s\n", pad(e.Engine+":", 8), engineLine(e))
+	}
+	pen.printf("checked in %d ms\n\n%s\n", r.Took.Round(time.Millisecond).Milliseconds(), visible(r.Verdict.String()))
+}
+
+func engineLine(e capability.EngineVerdict) string {
+	switch {
+	case e.Able:
+		return "can sandbox agents"
+	case e.Known:
+		return "cannot: " + visible(e.Reason)
+	}
+	return "could not be found out: " + visible(e.Reason)
+}
+
+func pad(s string, n int) string {
+	for len(s) < n {
+		s += " "
+	}
+	return s
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/fault"
+)
+
+// here is what a command knows of the node that it is about.
+type here struct {
+	paths    config.Paths
+	settings *config.Config
+}
+
+// look reads the settings and finds the node's directories. It makes nothing.
+func look(p Process) (here, error) {
+	paths, err := config.FindPaths(p.Getenv, p.UID)
+	if err != nil {
+		return here{}, err
+	}
+	settings, err := origin(p, paths).Load()
+	return here{paths: paths, settings: settings}, err
+}
+
+// origin is where this process's settings come from.
+func origin(p Process, paths config.Paths) config.Origin {
+	return config.Origin{File: paths.Config, Environ: p.Environ()}
+}
+
+// logPath is the log of a node that runs in the background.
+func (h here) logPath() string { return filepath.Join(h.paths.State, "node.log") }
+
+func (h here) client() *client.Client { return client.New(h.paths.Socket()) }
+
+// startWithin bounds how long a node that was started in the background may
+// take to answer.
+const startWithin = 20 * time.Second
+
+// readyVariable names the descriptor on which a node started in the background
+// says that it answers, or in one line why it cannot.
+const readyVariable = "MOJOUP_READY_FD"
+
+// ensureNode makes sure that a node answers: the one that runs, or a new one
+// in the background that ends by itself. Two that start at the same moment
+// are settled by the node's lock: the loser says "already running".
+func (h here) ensureNode(ctx context.Context, p Process, log *os.File) error {
+	_, err := h.client().Status(ctx)
+	if err == nil || !errors.Is(err, client.ErrNotRunning) {
+		return err
+	}
+	self, err := p.Executable()
+	if err != nil {
+		return fault.CannotRun("finding this program to start a node: %w", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fault.CannotRun("starting a node: %w", err)
+	}
+	defer r.Close()
+	cmd := exec.Command(self, "serve", "--linger")
+	cmd.Env = append(p.Environ(), readyVariable+"=3")
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = "/"
+	detach(cmd)
+	err = cmd.Start()
+	_ = w.Close()
+	if err != nil {
+		return fault.CannotRun("starting a node: %w", err)
+	}
+	_ = cmd.Process.Release()
+	return h.waitReady(r)
+}
+
+func (h here) waitReady(r *os.File) error {
+	if err := r.SetReadDeadline(time.Now().Add(startWithin)); err != nil {
+		return fault.CannotRun("waiting for the node: %w", err)
+	}
+	var word [1024]byte
+	n, err := r.Read(word[:])
+	switch said := strings.TrimSpace(string(word[:n])); {
+	case said == readyWord:
+		return nil
+	case said != "":
+		return fault.CannotRun("the node did not start: %s", said).WithHint("its log: %s", h.logPath())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.CannotRun("the node did not answer within %s", startWithin).WithHint("its log: %s", h.logPath())
+	}
+	return fault.CannotRun("the node ended while starting").WithHint("its log: %s", h.logPath())
+}
+
+const readyWord = "ready"
+
+// tellReady is the other side: it writes one line to whoever waits and does
+// nothing where nobody does.
+func tellReady(p Process, line string) {
+	if p.Getenv(readyVariable) != "3" {
+		return
+	}
+	f := os.NewFile(3, "ready")
+	if f == nil {
+		return
+	}
+	_, _ = fmt.Fprintln(f, strings.ReplaceAll(line, "\n", " "))
+	_ = f.Close()
+}
+
+// noNode says what to do where a question needs a running node.
+func noNode(err error) error {
+	if errors.Is(err, client.ErrNotRunning) {
+		return fault.Unknown("%w", err).WithCode("not-running").WithHint("start it with `mojoup-node serve`")
+	}
+	return err
+}

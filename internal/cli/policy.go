@@ -1,0 +1,365 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mojoup/mojoup-node/internal/effective"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/registries"
+	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+func newPolicy(p Process) *cobra.Command {
+	return group("policy", "check, explain, show and approve policies",
+		newPolicyCheck(p), newPolicyExplain(p), newPolicyShow(p), newPolicyApprove(p), newPolicySchema(p))
+}
+
+// policyOptions say which layers a question is about.
+type policyOptions struct{ repo, file, tool string }
+
+func (o *policyOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
+	cmd.Flags().StringVar(&o.file, "policy", "", "a policy `file` of your own, as one more layer")
+	cmd.Flags().StringVar(&o.tool, "tool", "", "with the hosts of this agent tool")
+}
+
+// compose is the policy that a session asked for in the same way would have.
+func (o policyOptions) compose(ctx context.Context, p Process) (*policy.Effective, error) {
+	top, err := repositoryTop(p, o.repo)
+	if err != nil {
+		return nil, err
+	}
+	in := effective.Input{Top: top, Tool: o.tool, Find: finder(p, top)}
+	if o.file != "" {
+		source, err := os.ReadFile(o.file)
+		if err != nil {
+			return nil, fault.Usage("reading --policy: %w", err)
+		}
+		in.Given = &effective.Text{Name: o.file, Source: source}
+	}
+	return effective.Compose(ctx, in)
+}
+
+func repositoryTop(p Process, given string) (string, error) {
+	if given == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return "", fault.Unknown("finding the current directory: %w", err)
+		}
+		given = spelled(p, dir)
+	}
+	r, err := repo.Look(given)
+	return r.Top, err
+}
+
+// finder asks the package clients of this machine, as the person who asks.
+func finder(p Process, top string) func(context.Context, string) (registries.Found, error) {
+	env := registries.Env{Home: p.Getenv("HOME"), Vars: p.Environ(), Avoid: []string{top}, Cache: &registries.Cache{}}
+	return func(ctx context.Context, name string) (registries.Found, error) {
+		return registries.Find(ctx, name, env)
+	}
+}
+
+func newPolicyCheck(p Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "find mistakes in a policy, with line and column",
+		Long: `Read a policy (default: .mojoup/policy.json of this repository) and name every
+mistake with line, column and what to write instead, and every line that does
+less than it looks. Exit code 0 where it would load, 1 where it would not.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, source, err := checkedSource(cmd.Context(), p, args)
+			if err != nil {
+				return err
+			}
+			return policyCheck(p, file, source, wantsJSON(cmd))
+		},
+	}
+	addJSON(cmd)
+	return cmd
+}
+
+func checkedSource(ctx context.Context, p Process, args []string) (file string, source []byte, err error) {
+	if len(args) == 1 {
+		if source, err = os.ReadFile(args[0]); err != nil {
+			return "", nil, fault.Unknown("reading the policy: %w", err)
+		}
+		return args[0], source, nil
+	}
+	top, err := repositoryTop(p, "")
+	if err != nil {
+		return "", nil, err
+	}
+	source, err = repo.ReadPolicy(ctx, top)
+	if errors.Is(err, repo.ErrNoPolicy) {
+		return "", nil, fault.Unknown("%w", err).WithHint("without one nothing is reachable from a session here; name a file to check that one")
+	}
+	return filepath.Join(top, repo.PolicyFile), source, err
+}
+
+func policyCheck(p Process, file string, source []byte, asJSON bool) error {
+	doc, err := policy.Parse(file, source)
+	problems := []policy.Problem{}
+	if wrong, ok := errors.AsType[*policy.Errors](err); ok {
+		problems = wrong.Problems
+	} else if err != nil {
+		return err
+	}
+	warnings := []policy.Warning{}
+	if doc != nil {
+		warnings = append(warnings, policy.Lint(doc)...)
+	}
+	if asJSON {
+		if err := printJSON(p.Stdout, map[string]any{"file": file, "problems": problems, "warnings": warnings}); err != nil {
+			return err
+		}
+	} else {
+		pen := newPen(p)
+		for _, x := range problems {
+			pen.printf("%s\n", visible(x.String()))
+		}
+		for _, w := range warnings {
+			pen.printf("%s:%d:%d: warning: %s: %s%s\n", visible(file), w.Line, w.Column, visible(w.Path), visible(w.Message), inBrackets(w.Hint))
+		}
+		if len(problems)+len(warnings) == 0 {
+			pen.printf("%s: no mistakes found\n", visible(file))
+		}
+	}
+	if len(problems) > 0 {
+		return exitCode(fault.ExitNegative)
+	}
+	return nil
+}
+
+func inBrackets(hint string) string {
+	if hint == "" {
+		return ""
+	}
+	return " (" + visible(hint) + ")"
+}
+
+func printExplanation(pen pen, x policy.Explanation) {
+	word := "denied"
+	if x.Decision.Allowed {
+		word = "allowed"
+	}
+	pen.printf("%s: %s\n", word, visible(x.Decision.Reason))
+	for _, l := range x.Layers {
+		answer := "refuses"
+		if l.Allowed {
+			answer = "allows"
+		}
+		pen.printf("  %s %s: %s", visible(l.Layer), answer, visible(l.Reason))
+		if l.Rule != "" {
+			pen.printf(" (%s, %s)", visible(l.Rule), visible(l.Source.String()))
+		}
+		pen.printf("\n")
+	}
+}
+
+func newPolicyExplain(p Process) *cobra.Command {
+	var o policyOptions
+	var method string
+	cmd := &cobra.Command{
+		Use:   "explain URL",
+		Short: "say whether a request would be allowed, and by which rule of which layer",
+		Long: `Decide a request exactly as the way out of a session would, without sending it.
+URL is https://host/path, http://host/path, or host:port for any other connection.
+Exit code 0 where it would be allowed, 1 where not.`,
+		Args: exactly("a URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := parseTarget(args[0], method)
+			if err != nil {
+				return err
+			}
+			e, err := o.compose(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			x := e.Explain(req)
+			if wantsJSON(cmd) {
+				if err := printJSON(p.Stdout, x); err != nil {
+					return err
+				}
+			} else {
+				printExplanation(newPen(p), x)
+			}
+			if !x.Decision.Allowed {
+				return exitCode(fault.ExitNegative)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&method, "method", "GET", "the method of the request")
+	o.flags(cmd)
+	addJSON(cmd)
+	return cmd
+}
+
+// parseTarget reads what a person calls a request.
+func parseTarget(text, method string) (policy.Request, error) {
+	bad := func(why string) error {
+		return fault.Usage("%q is not a request: %s", text, why).WithHint("for example https://host.example/path or host.example:5432")
+	}
+	req := policy.Request{Method: method}
+	host, port, path := text, "", ""
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil || u.Host == "" || u.User != nil || rest == "":
+			return req, bad("it does not read as a URL")
+		case scheme == "https":
+			req.TLS, port = true, "443"
+		case scheme == "http":
+			port = "80"
+		default:
+			return req, bad("only http and https have methods and paths")
+		}
+		host, path = u.Hostname(), u.EscapedPath()
+		if u.Port() != "" {
+			port = u.Port()
+		}
+	} else {
+		i := strings.LastIndexByte(text, ':')
+		if i < 0 {
+			return req, bad("it needs a scheme or a port")
+		}
+		host, port = strings.Trim(text[:i], "[]"), text[i+1:]
+		req.Method = ""
+	}
+	return finishTarget(req, host, port, path, bad)
+}
+
+func finishTarget(req policy.Request, host, port, path string, bad func(string) error) (policy.Request, error) {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return req, bad("the port is no number from 1 to 65535")
+	}
+	req.Port = uint16(n)
+	if req.Host, err = policy.NormalHost(host); err != nil {
+		return req, bad(err.Error())
+	}
+	if req.Method == "" {
+		return req, nil
+	}
+	if path == "" {
+		path = "/"
+	}
+	if req.Path, err = policy.NormalPath(path); err != nil {
+		return req, bad(err.Error())
+	}
+	return req, nil
+}
+
+func newPolicyShow(p Process) *cobra.Command {
+	var o policyOptions
+	var whole bool
+	cmd := &cobra.Command{
+		Use:   "show --effective",
+		Short: "show what all layers together mean, each line with its source",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !whole {
+				return fault.Usage("policy show needs --effective").WithHint("the document itself is .mojoup/policy.json")
+			}
+			e, err := o.compose(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(p.Stdout, map[string]any{
+					"sandbox": e.Sandbox, "lines": orEmpty(e.Show()), "notes": orEmpty(e.Notes), "asks": orEmpty(e.Asks()), "digest": e.Digest(),
+				})
+			}
+			printEffective(newPen(p), e)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&whole, "effective", false, "all layers, presets expanded")
+	o.flags(cmd)
+	addJSON(cmd)
+	return cmd
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func printEffective(pen pen, e *policy.Effective) {
+	lines := make([][]string, 0, len(e.Show()))
+	for _, l := range e.Show() {
+		lines = append(lines, []string{l.Key, l.Rule, l.Text, l.Source.Layer + " " + l.Source.String()})
+	}
+	pen.rows([]string{"KEY", "RULE", "MEANS", "SOURCE"}, lines)
+	if len(lines) == 0 {
+		pen.printf("no layer says anything: nothing is reachable\n")
+	}
+	for _, n := range e.Notes {
+		pen.printf("note: %s\n", visible(n.String()))
+	}
+}
+
+func newPolicyApprove(p Process) *cobra.Command {
+	var o policyOptions
+	cmd := &cobra.Command{
+		Use:   "approve",
+		Short: "trust what this repository's policy asks for, as it is now",
+		Long: `Show what the policy of this repository asks for beyond what is free (a tool's
+own hosts and read-only package registries) and approve exactly that, for you
+and this repository. When the policy changes, or a preset that it uses, it is
+asked again.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := supported(); err != nil {
+				return err
+			}
+			h, err := look(p)
+			if err != nil {
+				return err
+			}
+			if err := h.ensure(cmd.Context(), p); err != nil {
+				return err
+			}
+			dir, err := os.Getwd()
+			if err != nil {
+				return fault.Unknown("finding the current directory: %w", err)
+			}
+			req := api.ApprovalRequest{Directory: spelled(p, dir), Tool: o.tool}
+			if o.repo != "" {
+				if req.Repository, err = filepath.Abs(o.repo); err != nil {
+					return fault.Usage("--repo %s: %w", o.repo, err)
+				}
+			}
+			return h.approve(cmd.Context(), p, req, false)
+		},
+	}
+	cmd.Flags().StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
+	cmd.Flags().StringVar(&o.tool, "tool", "", "with the hosts of this agent tool")
+	return cmd
+}
+
+func newPolicySchema(p Process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "print the JSON Schema of a policy, for editors",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := p.Stdout.Write(policy.Schema())
+			return err
+		},
+	}
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/plan"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+type runOptions struct {
+	repo, tool, engine, policy string
+	env                        []string
+	tty, noTTY, quiet          bool
+	command                    []string
+}
+
+func newRun(p Process) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
+		Short: "run one session in a sandbox",
+		Long: `Run a command in a sandbox of its own, in the repository around the current
+directory. Terminal, signals, window size and exit code pass through. Where no
+node runs, one is started in the background; it ends 30 seconds after its last
+session.
+
+With --tool the words after -- are arguments of the tool, without it they are
+the command. Inside there is the repository at its own path, the system and your
+toolchains read-only, a private home and /tmp, and no way out but what the
+policy allows: .mojoup/policy.json of the repository, and --policy.`,
+		Example: `  mojoup-node run -- make test
+  mojoup-node run --tool claude
+  git log -1 --format=%B | mojoup-node run --no-tty -- wc -w`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command = args
+			return run(cmd.Context(), p, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
+	f.StringVar(&o.tool, "tool", "", "run this agent tool: claude, copilot, codex, opencode, kilo")
+	f.StringVar(&o.engine, "engine", "", "use this engine instead of the configured one: auto, native, docker, off")
+	f.StringArrayVar(&o.env, "env", nil, "set a variable inside, as `KEY=VALUE`; may be given more than once")
+	f.StringVar(&o.policy, "policy", "", "a policy `file` of your own, as one more layer")
+	f.BoolVar(&o.tty, "tty", false, "give the command a terminal even where stdin or stdout is none")
+	f.BoolVar(&o.noTTY, "no-tty", false, "give the command plain streams even on a terminal")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	f.SetInterspersed(false)
+	cmd.MarkFlagsMutuallyExclusive("tty", "no-tty")
+	return cmd
+}
+
+func run(ctx context.Context, p Process, o runOptions) error {
+	if err := supported(); err != nil {
+		return err
+	}
+	req, err := o.request(p)
+	if err != nil {
+		return err
+	}
+	h, err := look(p)
+	if err != nil {
+		return fault.As(err).WithExit(fault.ExitCannotRun)
+	}
+	if err := h.ensure(ctx, p); err != nil {
+		return fault.As(err).WithExit(fault.ExitCannotRun)
+	}
+	err = h.runOnce(ctx, p, o, req)
+	switch f := fault.As(err); {
+	case f == nil:
+		return nil
+	case f.Code == api.CodeEnvironment:
+		req.WholeEnv = p.Environ()
+		return h.runOnce(ctx, p, o, req)
+	case f.Code == api.CodeApproval && isTerminal(p.Stdin) && isTerminal(p.Stderr):
+		if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Tool: req.Tool}, true); err != nil {
+			return fault.As(err).WithExit(fault.ExitCannotRun)
+		}
+		return h.runOnce(ctx, p, o, req)
+	}
+	return err
+}
+
+// ensure makes the node's directories, opens the log of a background node and
+// sees to it that a node answers.
+func (h here) ensure(ctx context.Context, p Process) error {
+	if _, err := h.client().Status(ctx); !errors.Is(err, client.ErrNotRunning) {
+		return err
+	}
+	log, err := openLog(h.logPath())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return h.ensureNode(ctx, p, log)
+}
+
+// request is what the node needs to know: it has neither the caller's
+// terminal, environment nor directory.
+func (o runOptions) request(p Process) (api.RunRequest, error) {
+	if len(o.command) == 0 && o.tool == "" {
+		return api.RunRequest{}, fault.Usage("run needs a command after --, or --tool").WithHint("for example `mojoup-node run -- make test`")
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return api.RunRequest{}, fault.CannotRun("finding the current directory: %w", err)
+	}
+	req := api.RunRequest{
+		Directory: spelled(p, dir), Tool: o.tool, Command: o.command, Engine: o.engine,
+		Env: plan.CallerEnv(p.Environ()),
+	}
+	if o.repo != "" {
+		if req.Repository, err = filepath.Abs(o.repo); err != nil {
+			return req, fault.Usage("--repo %s: %w", o.repo, err)
+		}
+		req.Directory = req.Repository
+	}
+	for _, kv := range o.env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || !validName(name) {
+			return req, fault.Usage("--env %q is not KEY=VALUE", kv).WithHint("a name has letters, digits and _ and does not begin with a digit")
+		}
+		req.Env = append(req.Env, kv)
+	}
+	if o.policy != "" {
+		text, err := os.ReadFile(o.policy)
+		if err != nil {
+			return req, fault.Usage("reading --policy: %w", err)
+		}
+		req.PolicyName, req.Policy = o.policy, string(text)
+	}
+	return req, o.terminal(p, &req)
+}
+
+// spelled is the current directory as the person got there, through symbolic
+// links, where the shell's PWD names the same directory.
+func spelled(p Process, dir string) string {
+	pwd := p.Getenv("PWD")
+	if !filepath.IsAbs(pwd) || filepath.Clean(pwd) != pwd {
+		return dir
+	}
+	a, errA := os.Stat(pwd)
+	b, errB := os.Stat(dir)
+	if errA == nil && errB == nil && os.SameFile(a, b) {
+		return pwd
+	}
+	return dir
+}
+
+func validName(name string) bool {
+	for i, r := range name {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// runOnce carries one attempt.
+func (h here) runOnce(ctx context.Context, p Process, o runOptions, req api.RunRequest) error {
+	say := talk{w: p.Stderr}
+	screen, err := openScreen(p, req.Terminal != nil)
+	if err != nil {
+		return err
+	}
+	defer screen.close()
+	ended, err := h.client().Run(context.WithoutCancel(ctx), req, client.Streams{
+		Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr,
+		Resizes: screen.resizes, Signals: screen.signals,
+		Notice: func(line string) {
+			if !o.quiet {
+				say.line("%s", line)
+			}
+		},
+		Started: func(api.Session) { screen.raw() },
+	})
+	screen.close()
+	if err != nil {
+		return fault.CannotRun("%w", err)
+	}
+	for _, line := range ended.Notices {
+		if !o.quiet {
+			say.line("%s", line)
+		}
+	}
+	if ended.Problem != nil {
+		return fault.FromProblem(ended.Problem)
+	}
+	if ended.Code != 0 {
+		return exitCode(ended.Code)
+	}
+	return nil
+}
+
+// approve shows what a repository asks for and, where the person says yes (or
+// has said so by typing the command), approves exactly that.
+func (h here) approve(ctx context.Context, p Process, req api.ApprovalRequest, ask bool) error {
+	a, err := h.client().Approval(ctx, req)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Stderr, "The policy of %s asks for:\n", visible(a.Repository))
+	for _, line := range a.Asks {
+		fmt.Fprintf(p.Stderr, "  - %s\n", cell(line))
+	}
+	if ask {
+		fmt.Fprintf(p.Stderr, "Allow this for this repository? Type yes: ")
+		answer, err := bufio.NewReader(p.Stdin).ReadString('\n')
+		if err != nil || strings.TrimSpace(answer) != "yes" {
+			return fault.CannotRun("not approved").WithHint("edit .mojoup/policy.json, or approve later with `mojoup-node policy approve`")
+		}
+	}
+	req.Digest = a.Digest
+	_, err = h.client().Approval(ctx, req)
+	return err
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/node"
+	"github.com/mojoup/mojoup-node/pkg/capability"
+)
+
+func newServe(p Process) *cobra.Command {
+	var linger time.Duration
+	var stop bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "run the node",
+		Long: `Run the node in the foreground until it is told to end (SIGTERM, Ctrl-C); its
+sessions end first. Log lines go to stderr as JSON.
+
+With --linger the node ends by itself once it has had no session for a while:
+so does the one that "mojoup-node run" starts where none runs. A socket that
+systemd made is taken, and systemd is told when the node answers.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stop {
+				return stopNode(cmd.Context(), p)
+			}
+			err := serve(cmd.Context(), p, linger)
+			if err != nil {
+				f := fault.As(err)
+				tellReady(p, f.Sentence)
+			}
+			return err
+		},
+	}
+	cmd.Flags().DurationVar(&linger, "linger", 0, "end this long after the last session (30s where no time is given)")
+	cmd.Flags().Lookup("linger").NoOptDefVal = node.LingerFor.String()
+	cmd.Flags().BoolVar(&stop, "stop", false, "end the node that runs, its sessions first, and wait until it is gone")
+	return cmd
+}
+
+func serve(ctx context.Context, p Process, linger time.Duration) error {
+	if err := supported(); err != nil {
+		return err
+	}
+	h, err := look(p)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(p.Stderr, nil))
+	engines, err := engines(h, log)
+	if err != nil {
+		return err
+	}
+	ln, err := activated()
+	if err != nil {
+		return err
+	}
+	n, err := node.New(node.Options{
+		Paths: h.paths, Settings: h.settings, Version: buildVersion(), Logger: log, Engines: engines,
+		Examine: func(ctx context.Context, e capability.Engine) capability.Report {
+			return capability.Examine(ctx, capability.ThisHost(capability.Options{}), e)
+		},
+		Linger: linger, Listener: ln,
+		Ready: func() {
+			tellReady(p, readyWord)
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	err = n.Serve(ctx)
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	if errors.Is(err, node.ErrRunning) {
+		// Whoever started this one wants a node to answer, and one does.
+		tellReady(p, readyWord)
+		return fault.Negative("%w", err).WithCode("already-running").WithHint("`mojoup-node status` shows it")
+	}
+	return err
+}
+
+// stopNode ends the node that runs. It asks over the socket: no signal is ever
+// sent to a process that was found by a number.
+func stopNode(ctx context.Context, p Process) error {
+	h, err := look(p)
+	if err != nil {
+		return err
+	}
+	if err := h.client().Shutdown(ctx); errors.Is(err, client.ErrNotRunning) {
+		talk{w: p.Stderr}.line("%s", err)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return node.WaitGone(ctx, h.paths)
+}
+
+// activated is the socket that systemd made, or nil.
+func activated() (net.Listener, error) {
+	lns, err := activation.Listeners()
+	if err != nil {
+		return nil, fault.Unknown("taking systemd's socket: %w", err)
+	}
+	switch len(lns) {
+	case 0:
+		return nil, nil
+	case 1:
+		return lns[0], nil
+	}
+	return nil, fault.Usage("systemd gave %d sockets, the node takes one", len(lns))
+}
+
+// openLog opens the log of a node that runs in the background. It is begun
+// anew once it has grown large: it is for looking at the last trouble.
+func openLog(path string) (*os.File, error) {
+	const large = 1 << 20
+	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if info, err := os.Stat(path); err == nil && info.Size() > large {
+		flags |= os.O_TRUNC
+	}
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	var f *os.File
+	if err == nil {
+		f, err = os.OpenFile(path, flags, 0o600)
+	}
+	if err != nil {
+		return nil, fault.CannotRun("opening the node's log: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+func newSession(p Process) *cobra.Command {
+	return group("session", "list, show and stop sessions", newSessionList(p), newSessionShow(p), newSessionStop(p))
+}
+
+func newSessionList(p Process) *cobra.Command {
+	var past bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "list the sessions that live, or those that ended",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := look(p)
+			if err != nil {
+				return err
+			}
+			sessions, err := h.client().Sessions(cmd.Context(), past)
+			if err != nil {
+				return noNode(err)
+			}
+			if wantsJSON(cmd) {
+				return printJSON(p.Stdout, sessions)
+			}
+			pen := newPen(p)
+			if len(sessions) == 0 {
+				pen.printf("no sessions\n")
+				return nil
+			}
+			printSessions(pen, sessions)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&past, "past", false, "those that ended, newest first")
+	addJSON(cmd)
+	return cmd
+}
+
+func printSessions(pen pen, sessions []api.Session) {
+	lines := make([][]string, 0, len(sessions))
+	for _, s := range sessions {
+		what := s.Tool
+		if what == "" {
+			what = strings.Join(s.Command, " ")
+		}
+		lines = append(lines, []string{
+			s.ID, sessionState(s), engineOf(s), s.User, ago(s.Since, time.Now()),
+			fmt.Sprintf("%.0f ms", startOf(s)), fmt.Sprintf("%d/%d", s.Allowed, s.Denied), s.Repository, what,
+		})
+	}
+	pen.rows([]string{"ID", "STATE", "ENGINE", "USER", "SINCE", "START", "ALLOWED/DENIED", "REPOSITORY", "COMMAND"}, lines)
+}
+
+func sessionState(s api.Session) string {
+	if s.ExitCode != nil {
+		return s.State + " (" + strconv.Itoa(*s.ExitCode) + ")"
+	}
+	return s.State
+}
+
+// engineOf says wherever a session is listed that it is not sandboxed.
+func engineOf(s api.Session) string {
+	if !s.Sandboxed {
+		return "not sandboxed"
+	}
+	return s.Engine
+}
+
+func startOf(s api.Session) (ms float64) {
+	for _, st := range s.Stages {
+		ms += st.Milliseconds
+	}
+	return ms
+}
+
+func newSessionShow(p Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "show one session: what was enforced, how it started, what it reached",
+		Args:  exactly("a session id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := look(p)
+			if err != nil {
+				return err
+			}
+			s, err := h.client().Session(cmd.Context(), args[0])
+			if err != nil {
+				return noNode(err)
+			}
+			if wantsJSON(cmd) {
+				return printJSON(p.Stdout, s)
+			}
+			printSession(newPen(p), s)
+			return nil
+		},
+	}
+	addJSON(cmd)
+	return cmd
+}
+
+func printSession(pen pen, s api.Session) {
+	line := func(name, value string) {
+		if value != "" {
+			pen.printf("%s %s\n", pad(name+":", 12), cell(value))
+		}
+	}
+	line("session", s.ID)
+	line("state", sessionState(s))
+	line("reason", s.Reason)
+	line("engine", engineOf(s))
+	line("user", s.User)
+	line("repository", s.Repository)
+	line("tool", s.Tool)
+	line("command", strings.Join(s.Command, " "))
+	line("since", s.Since.Local().Format(time.DateTime))
+	if !s.Ended.IsZero() {
+		line("ended", s.Ended.Local().Format(time.DateTime))
+	}
+	for _, n := range s.Notices {
+		line("notice", n)
+	}
+	pen.section("START", len(s.Stages))
+	for _, st := range s.Stages {
+		pen.printf("  %s %.1f ms\n", pad(st.Name, 12), st.Milliseconds)
+	}
+	pen.section("ENFORCED", len(s.Enforced))
+	for _, f := range s.Enforced {
+		pen.printf("  %s %s %s\n", pad(f.Strength, 9), pad(f.Name, 18), cell(f.Detail))
+	}
+	pen.section(fmt.Sprintf("REQUESTS (%d allowed, %d denied)", s.Allowed, s.Denied), s.Allowed+s.Denied)
+	for _, v := range s.Verdicts {
+		pen.printf("  %s\n", outcomeLine(v))
+	}
+}
+
+// section begins a part of a page, where it has any lines.
+func (p pen) section(title string, lines int) {
+	if lines > 0 {
+		p.printf("\n%s\n", title)
+	}
+}
+
+func outcomeLine(v api.Outcome) string {
+	verdict := "denied "
+	if v.Allowed {
+		verdict = "allowed"
+	}
+	target := v.Host + ":" + strconv.Itoa(v.Port)
+	if v.Method != "" {
+		target = v.Method + " " + target + v.Path
+	}
+	why := v.Reason
+	if v.Rule != "" {
+		why += " (" + v.Rule + ", " + v.Layer + ")"
+	}
+	return fmt.Sprintf("%s %s %s %s: %s", v.Time.Local().Format(time.TimeOnly), verdict, v.ID, cell(target), cell(why))
+}
+
+func newSessionStop(p Process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop ID…",
+		Short: "end sessions: SIGTERM first, everything after five seconds",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactly("a session id")(cmd, args)
+			}
+			h, err := look(p)
+			if err != nil {
+				return err
+			}
+			for _, id := range args {
+				if err := h.client().Stop(cmd.Context(), id); err != nil {
+					return noNode(err)
+				}
+			}
+			return nil
+		},
+	}
+}

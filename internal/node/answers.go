@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/session"
+	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/console"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+// Status answers what the node is and which sessions live. It never waits for
+// the checks of the start: while they run the verdict is pending.
+func (n *Node) Status(_ context.Context, c console.Caller) (api.Status, error) {
+	if err := n.mayAsk(c); err != nil {
+		return api.Status{}, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return api.Status{
+		Node: api.Node{
+			Running: true, PID: os.Getpid(), Since: n.since, Version: n.o.Version,
+			Socket: n.o.Paths.Socket(), Linger: n.o.Linger > 0,
+		},
+		Verdict:  n.verdict(),
+		Sessions: n.liveLocked(),
+		Repaired: n.repaired,
+	}, nil
+}
+
+func (n *Node) verdict() api.Verdict {
+	select {
+	case <-n.examined:
+	default:
+		return api.Verdict{Engine: string(n.configured()), Sentence: "the checks of this start still run", Pending: true}
+	}
+	return ShowVerdict(n.report.Verdict, n.o.Settings.Bool("node.roles.sandbox"))
+}
+
+// ShowVerdict is a verdict as status and page show it.
+func ShowVerdict(v capability.Verdict, offered bool) api.Verdict {
+	out := api.Verdict{Able: v.Able, Sentence: v.Sentence, Reason: v.Reason, Engine: v.Engine, Chosen: v.Chosen}
+	if v.Able && !offered {
+		out.Note = capability.NotOffered
+	}
+	return out
+}
+
+func (n *Node) liveLocked() []api.Session {
+	out := make([]api.Session, 0, len(n.live))
+	for _, l := range n.live {
+		if s := l.show(); s.ID != "" { // else it has no name yet
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b api.Session) int { return a.Since.Compare(b.Since) })
+	return out
+}
+
+// Sessions lists live or past sessions.
+func (n *Node) Sessions(ctx context.Context, c console.Caller, past bool) ([]api.Session, error) {
+	if err := n.mayAsk(c); err != nil {
+		return nil, err
+	}
+	if !past {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.liveLocked(), nil
+	}
+	rows, err := n.store.Sessions(ctx, store.Filter{Which: store.Past, Limit: 200})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Session, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, r.API())
+	}
+	return out, nil
+}
+
+// Session shows one session, live or past, with its last thousand verdicts.
+func (n *Node) Session(ctx context.Context, c console.Caller, id string) (api.Session, error) {
+	if err := n.mayAsk(c); err != nil {
+		return api.Session{}, err
+	}
+	sid, err := session.Parse(id)
+	if err != nil {
+		return api.Session{}, unknownSession(id)
+	}
+	s, err := n.find(ctx, sid)
+	if err != nil {
+		return api.Session{}, err
+	}
+	s.Verdicts, err = n.outcomes(ctx, sid)
+	return s, err
+}
+
+func (n *Node) find(ctx context.Context, id session.ID) (api.Session, error) {
+	n.mu.Lock()
+	l := n.live[id]
+	n.mu.Unlock()
+	if l != nil {
+		if s := l.show(); s.ID != "" {
+			return s, nil
+		}
+	}
+	row, err := n.store.Session(ctx, id)
+	if _, ok := errors.AsType[*store.NotFoundError](err); ok {
+		return api.Session{}, unknownSession(string(id))
+	}
+	return row.API(), err
+}
+
+func unknownSession(id string) error {
+	return fault.Negative("there is no session %q", id).WithCode("unknown-session").
+		WithHint("`mojoup-node session list --past` names those that ended").Problem()
+}
+
+// Stop asks a session to end. One that has ended is done.
+func (n *Node) Stop(ctx context.Context, c console.Caller, id string) error {
+	if err := n.mayAsk(c); err != nil {
+		return err
+	}
+	sid, err := session.Parse(id)
+	if err != nil {
+		return unknownSession(id)
+	}
+	n.mu.Lock()
+	l := n.live[sid]
+	n.mu.Unlock()
+	if l != nil {
+		l.stop(errStopped)
+		return nil
+	}
+	_, err = n.find(ctx, sid)
+	return err
+}
+
+// Shutdown asks the node to end, its sessions first.
+func (n *Node) Shutdown(_ context.Context, c console.Caller) error {
+	if err := n.mayAsk(c); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.end(errAsked)
+	return nil
+}

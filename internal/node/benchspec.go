@@ -1,0 +1,40 @@
+package node
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/egress/leafcert"
+	"github.com/mojoup/mojoup-node/internal/host"
+	"github.com/mojoup/mojoup-node/internal/plan"
+	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// BenchSpec is the specification that a session in repository would have, for
+// measuring what it costs to carry it out.
+func BenchSpec(ctx context.Context, paths config.Paths, env []string, repository, id string) (sandbox.Spec, error) {
+	if err := makePlaces(paths); err != nil {
+		return sandbox.Spec{}, err
+	}
+	r, err := repo.Look(repository)
+	if err != nil {
+		return sandbox.Spec{}, err
+	}
+	user := host.Person(os.Getuid(), os.Getgid(), nil)
+	facts, err := host.Gather(ctx, user.Home, plan.CallerEnv(env))
+	if err != nil {
+		return sandbox.Spec{}, err
+	}
+	ca, err := leafcert.New(id, time.Now())
+	if err != nil {
+		return sandbox.Spec{}, err
+	}
+	made, err := plan.Make(plan.Input{
+		ID: id, Repository: r, User: user, Host: facts, Env: plan.CallerEnv(env),
+		SessionCA: ca.CertificatePEM(), WorkDir: workDir(paths),
+	})
+	return made.Spec, err
+}

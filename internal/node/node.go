@@ -1,0 +1,289 @@
+// Package node promises the daemon: it wires the parts together and carries
+// each session from asked for to gone. It holds no rule of its own: what a
+// policy allows, what a sandbox is and what an engine can do are decided in
+// the parts.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/egress"
+	"github.com/mojoup/mojoup-node/internal/registries"
+	"github.com/mojoup/mojoup-node/internal/session"
+	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/console"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// ErrRunning says that another node holds this runtime directory.
+var ErrRunning = errors.New("a node is already running here")
+
+// LingerFor is how long a lingering node waits after its last session.
+const LingerFor = 30 * time.Second
+
+// Options of a Node. All are required but where said.
+type Options struct {
+	Paths    config.Paths
+	Settings *config.Config
+	Version  string
+	Logger   *slog.Logger // nil discards
+	// Engines by name: "native" and "process".
+	Engines map[string]sandbox.Engine
+	// Examine answers whether this machine can sandbox agents.
+	Examine func(ctx context.Context, configured capability.Engine) capability.Report
+	// Linger, if positive, ends the node so long after its last session.
+	Linger time.Duration
+	// Listener is the socket that somebody else made (socket activation), or
+	// nil: the node makes its own.
+	Listener net.Listener
+	// Ready is called once the socket answers, if not nil.
+	Ready func()
+}
+
+// Node is one running daemon.
+type Node struct {
+	o          Options
+	log        *slog.Logger
+	store      *store.Store
+	proxy      *egress.Proxy
+	uid        int
+	user       *user.User
+	since      time.Time
+	environ    []string // of the process: where the package clients' settings are
+	registries registries.Cache
+	key        string // of this process, in the rows of its sessions
+
+	records chan recorded // verdicts on their way to the store
+
+	examined chan struct{} // closed once report is set
+	report   capability.Report
+
+	mu       sync.Mutex // guards what follows
+	live     map[session.ID]*life
+	idle     time.Time // since when no session lives
+	stopping bool
+	changed  chan struct{} // closed and replaced when a session begins or ends
+	repaired []string
+	end      context.CancelCauseFunc
+}
+
+// New checks the options and does nothing else.
+func New(o Options) (*Node, error) {
+	if o.Settings == nil || o.Examine == nil || o.Engines["native"] == nil || o.Engines["process"] == nil {
+		return nil, errors.New("BUG: node without settings, checks or engines")
+	}
+	n := &Node{
+		o: o, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: string(session.New()),
+		records: make(chan recorded, 1024), examined: make(chan struct{}),
+		live: map[session.ID]*life{}, changed: make(chan struct{}), repaired: []string{},
+	}
+	if n.log == nil {
+		n.log = slog.New(slog.DiscardHandler)
+	}
+	return n, nil
+}
+
+// errEnough ends a lingering node that has nothing to do.
+var errEnough = errors.New("nothing to do")
+
+// errAsked ends a node on request.
+var errAsked = errors.New("asked to end")
+
+// Serve serves until ctx ends, the node is asked to end, or has lingered long
+// enough; then it ends its sessions and returns when all are gone.
+func (n *Node) Serve(ctx context.Context) error {
+	if err := makePlaces(n.o.Paths); err != nil {
+		return err
+	}
+	lock, err := hold(lockPath(n.o.Paths))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := n.open(ctx); err != nil {
+		return err
+	}
+	defer n.store.Close()
+	if err := n.repair(ctx); err != nil {
+		return err
+	}
+	ln, err := n.listen()
+	if err != nil {
+		return err
+	}
+	return n.serve(ctx, ln)
+}
+
+// open makes the parts that outlive a session.
+func (n *Node) open(ctx context.Context) (err error) {
+	n.since = time.Now()
+	if n.user, err = user.LookupId(strconv.Itoa(n.uid)); err != nil {
+		return fmt.Errorf("looking up the user %d of this node: %w", n.uid, err)
+	}
+	if n.store, err = store.Open(ctx, n.o.Paths.State, store.Options{}); err != nil {
+		return err
+	}
+	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes("node.network.private")})
+	if err != nil {
+		_ = n.store.Close()
+	}
+	return err
+}
+
+// listen makes the socket. The lock is held, so that one which lies there is
+// a dead node's; anything that is not a socket is left alone and refused.
+func (n *Node) listen() (net.Listener, error) {
+	if n.o.Listener != nil {
+		return n.o.Listener, nil
+	}
+	path := n.o.Paths.Socket()
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode().Type() == os.ModeSocket:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("removing the socket of a dead node: %w", err)
+		}
+	case err == nil:
+		return nil, fmt.Errorf("%s is in the way of the node's socket and is not a socket", path)
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = ln.Close()
+		return nil, fmt.Errorf("closing %s to others: %w", path, err)
+	}
+	return ln, nil
+}
+
+// serve runs the long-lived parts until one of them says that it is over.
+func (n *Node) serve(ctx context.Context, ln net.Listener) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	n.mu.Lock()
+	n.end, n.idle = end, time.Now()
+	n.mu.Unlock()
+	srv := console.Server(console.Options{Node: n, Logger: n.log})
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if err := srv.Serve(ln); err != nil && ctx.Err() == nil {
+			end(fmt.Errorf("serving the socket: %w", err))
+		}
+	})
+	parts.Go(func() { n.examine(ctx) })
+	var writer sync.WaitGroup
+	writer.Go(func() { n.writeRecords(context.WithoutCancel(ctx)) })
+	if n.o.Linger > 0 {
+		parts.Go(func() { n.linger(ctx) })
+	}
+	if n.o.Ready != nil {
+		n.o.Ready()
+	}
+	n.log.Info("node serves", "socket", ln.Addr().String(), "version", n.o.Version)
+	<-ctx.Done()
+	cause := context.Cause(ctx)
+	n.stopSessions()
+	// Whoever asked is still answered; sessions have ended by now.
+	answering, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if srv.Shutdown(answering) != nil {
+		_ = srv.Close()
+	}
+	parts.Wait()
+	close(n.records)
+	writer.Wait()
+	n.log.Info("node ends", "because", cause)
+	if errors.Is(cause, errEnough) || errors.Is(cause, errAsked) || errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return cause
+}
+
+// examine finds out once per start whether this machine can sandbox agents.
+// Sessions wait for it; the socket does not.
+func (n *Node) examine(ctx context.Context) {
+	n.report = n.o.Examine(ctx, n.configured())
+	close(n.examined)
+}
+
+func (n *Node) configured() capability.Engine {
+	return capability.Engine(n.o.Settings.String("node.sandbox.engine"))
+}
+
+// linger ends the node once it has had no session for long enough.
+func (n *Node) linger(ctx context.Context) {
+	for {
+		n.mu.Lock()
+		changed, busy, left := n.changed, len(n.live) > 0, n.o.Linger-time.Since(n.idle)
+		if !busy && left <= 0 {
+			n.stopping = true // under the lock: no session begins any more
+			n.end(errEnough)
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+		var due <-chan time.Time
+		if !busy {
+			due = time.After(left)
+		}
+		select {
+		case <-due:
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stopSessions ends every session and waits until all are gone.
+func (n *Node) stopSessions() {
+	n.mu.Lock()
+	n.stopping = true
+	waiting := make([]*life, 0, len(n.live))
+	for _, l := range n.live {
+		l.stop(errNodeStops)
+		waiting = append(waiting, l)
+	}
+	n.mu.Unlock()
+	for _, l := range waiting {
+		<-l.gone
+	}
+}
+
+// enter notes a session as live, unless the node is ending.
+func (n *Node) enter(l *life) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopping {
+		return &api.Problem{Code: "stopping", Sentence: "the node is stopping and takes no new session", Exit: 125, Hint: "run the command again"}
+	}
+	n.live[l.id] = l
+	n.signalLocked()
+	return nil
+}
+
+func (n *Node) leave(l *life) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.live, l.id)
+	n.idle = time.Now()
+	n.signalLocked()
+}
+
+func (n *Node) signalLocked() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}

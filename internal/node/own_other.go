@@ -1,0 +1,5 @@
+//go:build !linux
+
+package node
+
+func ownDirectory(string, int) bool { return false }

@@ -1,0 +1,320 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/effective"
+	"github.com/mojoup/mojoup-node/internal/egress/leafcert"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/host"
+	"github.com/mojoup/mojoup-node/internal/plan"
+	"github.com/mojoup/mojoup-node/internal/registries"
+	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/console"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// prepared is everything that is known before the first act.
+type prepared struct {
+	repository repo.Repository
+	policy     *policy.Effective
+	engine     sandbox.Engine
+	sandboxed  bool
+	spec       sandbox.Spec
+	command    sandbox.Command
+	authority  *leafcert.Authority
+	facts      []sandbox.Fact
+	notices    []string
+}
+
+// prepare looks, reads the policy, chooses the engine and plans. It makes
+// nothing, and fails with the sentence that the person gets.
+func (l *life) prepare(ctx context.Context) (p prepared, err error) {
+	if err := checkRequest(l.req); err != nil {
+		return p, err
+	}
+	home := l.n.home(l.req.Env)
+	if p.repository, err = l.n.look(home, l.req.Directory, l.req.Repository); err != nil {
+		return p, err
+	}
+	l.stage("look")
+	if p.policy, err = l.n.effective(ctx, home, p.repository, l.req.Tool, given(l.req)); err != nil {
+		return p, err
+	}
+	if err := l.n.approved(ctx, l.caller.UID, p.repository, p.policy); err != nil {
+		return p, err
+	}
+	l.stage("policy")
+	if err := l.choose(ctx, &p); err != nil {
+		return p, err
+	}
+	l.stage("verdict")
+	if p.sandboxed {
+		err = l.planSandbox(ctx, home, &p)
+	} else {
+		err = l.planProcess(&p)
+	}
+	l.stage("plan")
+	return p, err
+}
+
+// checkRequest refuses what no client of ours sends.
+func checkRequest(r api.RunRequest) error {
+	bad := func(format string, args ...any) error {
+		return fault.Usage(format, args...).WithCode("bad-request")
+	}
+	switch {
+	case !filepath.IsAbs(r.Directory):
+		return bad("the working directory %q is not absolute", r.Directory)
+	case r.Repository != "" && !filepath.IsAbs(r.Repository):
+		return bad("the repository %q is not absolute", r.Repository)
+	case len(r.Command) == 0 && r.Tool == "":
+		return bad("there is no command to run")
+	case len(r.Command) > 0 && r.Command[0] == "" && r.Tool == "":
+		return bad("the command has no name")
+	}
+	switch capability.Engine(r.Engine) {
+	case "", capability.Auto, capability.Native, capability.Docker, capability.Off:
+		return nil
+	}
+	return fault.Usage("unknown engine %q", r.Engine).WithHint("engines: auto, native, docker, off")
+}
+
+// look finds the repository and refuses one that would hand the person's home
+// or the node's own files to a session.
+func (n *Node) look(home, directory, repository string) (repo.Repository, error) {
+	if repository == "" {
+		repository = directory
+	}
+	r, err := repo.Look(repository)
+	if err != nil {
+		return r, err
+	}
+	if err := host.Places(home, n.environ, n.private()).Allow(r); err != nil {
+		return r, err
+	}
+	return r, r.AddHostConfig(repo.HostConfigs(home, "")...)
+}
+
+// home is the person's home: the one that HOME of the caller names, where it
+// is the person's own directory, else that of passwd. Under sudo HOME is
+// often somebody else's.
+func (n *Node) home(env []string) string {
+	for _, kv := range env {
+		dir, ok := strings.CutPrefix(kv, "HOME=")
+		if ok && filepath.IsAbs(dir) && ownDirectory(dir, n.uid) {
+			return filepath.Clean(dir)
+		}
+	}
+	return n.user.HomeDir
+}
+
+// private are the node's own file and directories.
+func (n *Node) private() []string {
+	p := n.o.Paths
+	return []string{p.Config, p.State, p.Runtime}
+}
+
+func given(r api.RunRequest) *effective.Text {
+	if r.PolicyName == "" {
+		return nil
+	}
+	return &effective.Text{Name: r.PolicyName, Source: []byte(r.Policy)}
+}
+
+// effective is the policy of a session in r.
+func (n *Node) effective(ctx context.Context, home string, r repo.Repository, tool string, own *effective.Text) (*policy.Effective, error) {
+	env := registries.Env{
+		Home: home, Vars: n.environ, Avoid: []string{r.Top, r.CommonDir},
+		Cache: &n.registries, CacheDir: filepath.Join(n.o.Paths.State, "registries"),
+	}
+	return effective.Compose(ctx, effective.Input{
+		Top: r.Top, Given: own, Tool: tool,
+		Find: func(ctx context.Context, name string) (registries.Found, error) {
+			return registries.Find(ctx, name, env)
+		},
+	})
+}
+
+// approval is the key under which a yes to this policy is kept.
+func approval(uid int, r repo.Repository, e *policy.Effective) store.Approval {
+	return store.Approval{UID: uid, Repository: r.Top + "\x00" + r.CommonDir, Digest: e.Digest()}
+}
+
+// approved refuses a repository that asks for what nobody has said yes to.
+func (n *Node) approved(ctx context.Context, uid int, r repo.Repository, e *policy.Effective) error {
+	switch trust := n.o.Settings.String("node.policy.trust"); {
+	case len(e.Asks()) == 0 || trust == "always":
+		return nil
+	case trust != "ask":
+		return fault.CannotRun("node.policy.trust %s is not part of this version yet", trust).
+			WithHint("mojoup-node config set node.policy.trust ask")
+	}
+	ok, err := n.store.Approved(ctx, approval(uid, r, e))
+	if err != nil || ok {
+		return err
+	}
+	return fault.CannotRun("the policy of %s asks for what nobody has approved yet", r.Top).
+		WithCode(api.CodeApproval).WithHint("mojoup-node policy approve --repo %s", r.Top)
+}
+
+// Approval says what a repository asks for and, with the digest of exactly
+// that, approves it.
+func (n *Node) Approval(ctx context.Context, c console.Caller, req api.ApprovalRequest) (api.Approval, error) {
+	if err := n.mayAsk(c); err != nil {
+		return api.Approval{}, err
+	}
+	out, err := n.approval(ctx, c, req)
+	if err != nil {
+		return out, fault.As(err).Problem()
+	}
+	return out, nil
+}
+
+func (n *Node) approval(ctx context.Context, c console.Caller, req api.ApprovalRequest) (api.Approval, error) {
+	if !filepath.IsAbs(req.Directory) {
+		return api.Approval{}, fault.Usage("the working directory %q is not absolute", req.Directory)
+	}
+	home := n.home(n.environ)
+	r, err := n.look(home, req.Directory, req.Repository)
+	if err != nil {
+		return api.Approval{}, err
+	}
+	e, err := n.effective(ctx, home, r, req.Tool, nil)
+	if err != nil {
+		return api.Approval{}, err
+	}
+	out := api.Approval{Repository: r.Top, Asks: []string{}, Digest: e.Digest()}
+	for _, a := range e.Asks() {
+		out.Asks = append(out.Asks, a.Text)
+	}
+	key := approval(c.UID, r, e)
+	switch req.Digest {
+	case "":
+		out.Approved, err = n.store.Approved(ctx, key)
+		return out, err
+	case out.Digest:
+		out.Approved = true
+		return out, n.store.Approve(ctx, key)
+	}
+	return out, fault.Negative("the policy changed while you were looking at it").WithHint("look again: mojoup-node policy approve --repo %s", r.Top)
+}
+
+// choose picks the engine from what was asked, what the policy says and the
+// verdict of this start. A session falls back to an ordinary process on a
+// negative verdict only, never because a start failed.
+func (l *life) choose(ctx context.Context, p *prepared) error {
+	asked := capability.Engine(l.req.Engine)
+	if asked == "" {
+		asked = l.n.configured()
+	}
+	required := p.policy.Sandbox == policy.SandboxRequired
+	if asked == capability.Off {
+		if required {
+			return fault.CannotRun("the policy requires a sandbox, engine off has none").WithHint("run without --engine off, or set node.sandbox.engine")
+		}
+		return l.ordinary(p, "not sandboxed: engine off")
+	}
+	select {
+	case <-l.n.examined:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	_, v := capability.Decide(l.n.report.Checks, asked)
+	switch {
+	case v.Able:
+		p.engine, p.sandboxed = l.n.o.Engines[v.Chosen], true
+		if p.engine == nil {
+			return fault.CannotRun("engine %s is not part of this build", v.Chosen)
+		}
+		return nil
+	case p.policy.Sandbox == policy.SandboxPreferred:
+		return l.ordinary(p, "not sandboxed: "+v.String())
+	}
+	return fault.CannotRun("%s", v.String()).WithHint("`mojoup-node doctor` says how to mend it")
+}
+
+// ordinary makes the session a process like any other, with a warning wherever
+// it is listed.
+func (l *life) ordinary(p *prepared, notice string) error {
+	if l.req.WholeEnv == nil {
+		return fault.CannotRun("an ordinary process needs your whole environment").WithCode(api.CodeEnvironment)
+	}
+	p.engine, p.sandboxed = l.n.o.Engines["process"], false
+	p.notices = append(p.notices, notice)
+	l.client.Notice("warning: " + notice)
+	return nil
+}
+
+// planSandbox makes the plan of a sandboxed session.
+func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err error) {
+	n := l.n
+	facts, err := host.Gather(ctx, home, l.req.Env)
+	if err != nil {
+		return fmt.Errorf("looking at this machine: %w", err)
+	}
+	if p.authority, err = leafcert.New(string(l.id), time.Now()); err != nil {
+		return fmt.Errorf("making the session's certificate authority: %w", err)
+	}
+	name, email := p.repository.Author(repo.HostConfigs(home, "")...)
+	person := host.Person(l.caller.UID, l.caller.GID, nil)
+	person.Home = home
+	made, err := plan.Make(plan.Input{
+		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
+		Env: l.req.Env, Author: plan.Author{Name: name, Email: email}, SessionCA: p.authority.CertificatePEM(),
+		Limits: limits(p.policy.Limits), Private: n.private(), WorkDir: workDir(n.o.Paths),
+	})
+	if err != nil {
+		return err
+	}
+	p.spec, p.facts = made.Spec, made.Facts
+	p.command = sandbox.Command{Argv: l.argv(), Dir: made.Dir, TTY: terminal(l.req)}
+	for _, note := range p.policy.Notes {
+		p.notices = append(p.notices, note.String())
+	}
+	// What the policy does not give is news at every start; what the machine
+	// does not have is for who looks.
+	for _, line := range p.notices {
+		l.client.Notice(line)
+	}
+	p.notices = append(p.notices, made.Notes...)
+	return nil
+}
+
+// planProcess is what is left of a plan without a sandbox.
+func (l *life) planProcess(p *prepared) error {
+	p.spec = sandbox.Spec{
+		ID: string(l.id), Identity: sandbox.Identity{UID: l.caller.UID, GID: l.caller.GID},
+		Env: slices.Concat(l.req.WholeEnv, l.req.Env),
+	}
+	p.command = sandbox.Command{Argv: l.argv(), Dir: l.req.Directory, TTY: terminal(l.req)}
+	return nil
+}
+
+// argv is the command: with a tool its program, whose name is the tool's.
+func (l *life) argv() []string {
+	if l.req.Tool == "" {
+		return l.req.Command
+	}
+	return slices.Concat([]string{l.req.Tool}, l.req.Command)
+}
+
+func terminal(r api.RunRequest) *sandbox.Size {
+	if r.Terminal == nil {
+		return nil
+	}
+	return &sandbox.Size{Columns: r.Terminal.Columns, Rows: r.Terminal.Rows}
+}
+
+func limits(l policy.Limits) sandbox.Limits {
+	return sandbox.Limits{CPUs: l.CPUs, Memory: l.Memory, Processes: l.Processes, Wall: l.Wall}
+}

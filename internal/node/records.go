@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/egress"
+	"github.com/mojoup/mojoup-node/internal/session"
+	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+// recorded is one message to the writer of verdicts: a verdict, or the request
+// to say when everything before it has been written.
+type recorded struct {
+	verdict store.Verdict
+	flushed chan<- struct{}
+}
+
+// verdict is egress.Session.Record: it counts, and hands the verdict to the
+// one writer. It waits where the writer cannot keep up: a verdict that is not
+// recorded must not be possible.
+func (l *life) verdict(v egress.Verdict) {
+	if v.Allowed {
+		l.allowed.Add(1)
+	} else {
+		l.denied.Add(1)
+	}
+	l.n.records <- recorded{verdict: store.Verdict{Session: l.id, Outcome: api.Outcome{
+		ID: v.ID, Time: v.Time, Allowed: v.Allowed, Host: v.Host, Port: int(v.Port),
+		Method: v.Method, Path: v.Path, Rule: v.Rule, Layer: v.Layer, Reason: v.Reason,
+	}}}
+}
+
+// flush returns once every verdict handed over so far is in the store.
+func (n *Node) flush(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case n.records <- recorded{flushed: done}:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// gatherFor is how long the writer gathers verdicts for one transaction.
+const gatherFor = 20 * time.Millisecond
+
+// writeRecords writes verdicts until the channel is closed, a batch at a time:
+// nobody on the way out ever waits for the disk.
+func (n *Node) writeRecords(ctx context.Context) {
+	for first := range n.records {
+		batch, waiting := gather(first, n.records)
+		if len(batch) > 0 {
+			if err := n.store.AddVerdicts(ctx, batch); err != nil {
+				n.log.Error("recording verdicts", "count", len(batch), "err", err)
+			}
+		}
+		for _, w := range waiting {
+			close(w)
+		}
+	}
+}
+
+// gather takes what follows the first record: whatever is there, and what
+// comes within gatherFor unless somebody waits for the writing.
+func gather(first recorded, more <-chan recorded) (batch []store.Verdict, waiting []chan<- struct{}) {
+	due := time.NewTimer(gatherFor)
+	defer due.Stop()
+	for r, ok := first, true; ok; {
+		if r.flushed != nil {
+			return batch, append(waiting, r.flushed)
+		}
+		if batch = append(batch, r.verdict); len(batch) == 512 {
+			return batch, waiting
+		}
+		select {
+		case r, ok = <-more:
+		case <-due.C:
+			return batch, waiting
+		}
+	}
+	return batch, waiting
+}
+
+// outcomes are the last verdicts of a session.
+func (n *Node) outcomes(ctx context.Context, id session.ID) ([]api.Outcome, error) {
+	n.flush(ctx)
+	rows, err := n.store.Verdicts(ctx, id, 1000)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Outcome, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, r.Outcome)
+	}
+	return out, nil
+}
