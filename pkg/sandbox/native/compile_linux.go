@@ -19,9 +19,6 @@ type machine struct {
 }
 
 const (
-	// pool is where one memory for all scratch directories is mounted while
-	// they are made, where a common limit is asked for.
-	pool = "/.scratch"
 	// files bounds the number of files in each memory file system: zero would
 	// mean unlimited.
 	files = 1 << 20

@@ -18,6 +18,7 @@ type placeholder struct {
 	path    string
 	file    bool
 	content string
+	useful  bool // a directory that git writes to: one that was there stays
 }
 
 // placeholders lists, from the Spec alone, what Prepare may make on the host.
@@ -31,7 +32,7 @@ func placeholders(s sandbox.Spec) []placeholder {
 		on := path.Join(m.Source, p.Path[len(m.Target):])
 		switch p.Guard {
 		case sandbox.HoldDir, sandbox.Thaw:
-			out = append(out, placeholder{path: on})
+			out = append(out, placeholder{path: on, useful: p.Guard == sandbox.Thaw})
 		case sandbox.HoldFile:
 			out = append(out, placeholder{path: on, file: true, content: p.Content})
 		}
@@ -45,6 +46,7 @@ func placeholders(s sandbox.Spec) []placeholder {
 type hold struct {
 	placeholder
 	lock *os.File
+	made bool // by this sandbox
 }
 
 func holdAll(s sandbox.Spec) (held []*hold, err error) {
@@ -59,7 +61,7 @@ func holdAll(s sandbox.Spec) (held []*hold, err error) {
 }
 
 // hold makes the placeholder where there is nothing, as the session's user,
-// and takes the shared lock.
+// and takes the shared lock. What stands there already is left as it is.
 func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 	parent, err := p.parent()
 	if err != nil {
@@ -67,7 +69,12 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 	}
 	defer unix.Close(parent)
 	for range 16 { // another sandbox may be taking it away at this moment
-		if err := asUser(id, func() error { return p.make(parent) }); err != nil {
+		made := true
+		err := asUser(id, func() error { return p.make(parent) })
+		if errors.Is(err, unix.EEXIST) {
+			made, err = false, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		lock, err := p.open(parent)
@@ -78,7 +85,7 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 			return nil, err
 		}
 		if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil && p.isStill(parent, lock) {
-			return &hold{p, lock}, nil
+			return &hold{p, lock, made}, nil
 		}
 		lock.Close()
 	}
@@ -95,15 +102,9 @@ func (p placeholder) parent() (int, error) {
 func (p placeholder) make(parent int) error {
 	name := path.Base(p.path)
 	if !p.file {
-		if err := unix.Mkdirat(parent, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-		return nil
+		return unix.Mkdirat(parent, name, 0o755)
 	}
 	fd, err := unix.Openat(parent, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-	if errors.Is(err, unix.EEXIST) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -135,6 +136,9 @@ func (p placeholder) isStill(parent int, file *os.File) bool {
 // sandbox uses it or somebody has put something there.
 func (h *hold) release() (removed bool, err error) {
 	defer h.lock.Close()
+	if h.useful && !h.made {
+		return false, nil
+	}
 	return h.remove(h.lock)
 }
 

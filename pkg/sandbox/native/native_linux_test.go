@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,15 +48,15 @@ func TestInside(t *testing.T) {
 	want(t, b, map[string]string{
 		"hostname":     "box",
 		"id -u; id -g": fmt.Sprintf("%d\n%d", w.id.UID, w.id.GID),
-		`awk '/^Max (open|proc|core)/ {print $(NF-2), $(NF-1)}' /proc/self/limits`:   "1 1\n101 101\n321 321",
-		"cat /proc/sys/user/max_user_namespaces":                                     "0",
-		"cat /proc/keys /proc/key-users | wc -c":                                     "0",
-		"readlink /opt/closed/link":                                                  "/nowhere",
-		"touch /opt/closed/x 2>/dev/null || echo no":                                 "no",
-		"touch /x 2>/dev/null || echo no":                                            "no",
-		"cp /bin/sh /opt/data && /opt/data/sh -c : 2>/dev/null || echo no":           "no",
-		"cp /usr/bin/true /tmp && /tmp/true && echo yes":                             "yes",
-		"head -c 2000000 /dev/zero 2>/dev/null >/run/f; stat -c %s /run/f": "1048576",
+		`awk '/^Max (open|proc|core)/ {print $(NF-2), $(NF-1)}' /proc/self/limits`: "1 1\n101 101\n321 321",
+		"cat /proc/sys/user/max_user_namespaces":                                   "0",
+		"cat /proc/keys /proc/key-users | wc -c":                                   "0",
+		"readlink /opt/closed/link":                                                "/nowhere",
+		"touch /opt/closed/x 2>/dev/null || echo no":                               "no",
+		"touch /x 2>/dev/null || echo no":                                          "no",
+		"cp /bin/sh /opt/data && /opt/data/sh -c : 2>/dev/null || echo no":         "no",
+		"cp /usr/bin/true /tmp && /tmp/true && echo yes":                           "yes",
+		"head -c 2000000 /dev/zero 2>/dev/null >/run/f; stat -c %s /run/f":         "1048576",
 		"cat /tmp/text; stat -c %a /tmp/text; (echo x > /tmp/text) 2>/dev/null || echo no; rm -f /tmp/text 2>/dev/null || echo no": "text\n440\nno\nno",
 		"ls /":                                   "bin\ndev\netc\nlib\nlib64\nopt\nproc\nrun\ntmp\nusr",
 		"ls /opt":                                "closed\ndata",
@@ -149,86 +148,6 @@ func TestCheckSeesWhatIsMissing(t *testing.T) {
 	check(t, err)
 	if len(left) != 3 { // and .git
 		t.Errorf("the checks left something behind: %v", left)
-	}
-}
-
-// TestEveryRefusal makes each system call of the table from inside, in a way
-// that its row refuses.
-func TestEveryRefusal(t *testing.T) {
-	b := open(t, newWorld(t).spec()).(*box)
-	var probes []child.Probe
-	var rows []string
-	var answers []syscall.Errno
-	for _, r := range refusals() {
-		for _, name := range r.calls {
-			nr, err := number(name)
-			check(t, err)
-			if nr < 0 {
-				continue
-			}
-			values := [6]uint64{}
-			for _, c := range r.when {
-				values[c.arg] |= c.value
-			}
-			var args []child.Arg
-			for _, v := range values {
-				args = append(args, child.Number(int(v)))
-			}
-			probes = append(probes, child.Probe{Number: uintptr(nr), Args: args})
-			rows, answers = append(rows, fmt.Sprintf("%s%v", name, values)), append(answers, r.answer)
-			if len(r.when) > 0 && r.when[0].mask == low32 { // a high bit changes nothing
-				args[r.when[0].arg] = child.Number(int(values[r.when[0].arg] | 1<<32))
-				probes = append(probes, child.Probe{Number: uintptr(nr), Args: args})
-				rows, answers = append(rows, "high bit in "+rows[len(rows)-1]), append(answers, r.answer)
-			}
-		}
-	}
-	for _, n := range []uintptr{newest + 1, newest + 100, 0x3fffffff} {
-		probes, rows, answers = append(probes, child.Probe{Number: n}), append(rows, fmt.Sprint("call ", n)), append(answers, unix.ENOSYS)
-	}
-	found, err := b.helper.Probe(soon(t), probes)
-	check(t, err)
-	if len(found) < 100 {
-		t.Fatalf("only %d attempts", len(found))
-	}
-	for i, f := range found {
-		if f.Errno != answers[i] {
-			t.Errorf("%s: %v, want %v", rows[i], f.Errno, answers[i])
-		}
-	}
-}
-
-// TestWantedCalls are neighbours of refused ones that programs need.
-func TestWantedCalls(t *testing.T) {
-	b := open(t, newWorld(t).spec()).(*box)
-	n := child.Number
-	calls := map[string]child.Probe{
-		"question of personality":            {Number: unix.SYS_PERSONALITY, Args: []child.Arg{n(0xffffffff)}},
-		"no address randomising":             {Number: unix.SYS_PERSONALITY, Args: []child.Arg{n(0x40000)}},
-		"route socket":                       {Number: unix.SYS_SOCKET, Args: []child.Arg{n(16), n(3), n(0)}},
-		"UNIX socket":                        {Number: unix.SYS_SOCKET, Args: []child.Arg{n(1), n(1), n(0)}},
-		"IPv6 socket":                        {Number: unix.SYS_SOCKET, Args: []child.Arg{n(10), n(1), n(0)}},
-		"signal to oneself":                  {Number: unix.SYS_KILL, Args: []child.Arg{n(0), n(0)}},
-		"new file":                           {Number: unix.SYS_OPENAT, Args: []child.Arg{n(unix.AT_FDCWD), child.Path("/tmp/new"), n(unix.O_CREAT | unix.O_WRONLY), n(0o755)}},
-		"mode with set-uid but nothing made": {Number: unix.SYS_OPENAT, Args: []child.Arg{n(unix.AT_FDCWD), child.Path("/"), n(unix.O_RDONLY), n(0o4755)}},
-	}
-	for name, p := range calls {
-		found, err := b.helper.Probe(soon(t), []child.Probe{p})
-		check(t, err)
-		if found[0].Errno != 0 {
-			t.Errorf("%s: %v", name, found[0].Errno)
-		}
-	}
-}
-
-// TestForeignCallsKill is about calls by other numbers.
-func TestForeignCallsKill(t *testing.T) {
-	if unix.SYS_PERSONALITY != 135 {
-		t.Skip("x32 is amd64's")
-	}
-	b := open(t, newWorld(t).spec()).(*box)
-	if _, err := b.helper.Probe(soon(t), []child.Probe{{Number: 0x40000000 + 39}}); err == nil {
-		t.Error("getpid by its x32 number was answered")
 	}
 }
 
@@ -516,4 +435,22 @@ func TestImpostorIsNotSwept(t *testing.T) {
 		t.Errorf("took %v for helpers", pids)
 	}
 	check(t, p.Signal(unix.SIGKILL))
+}
+
+// TestDebuggers: a command may trace its own children.
+func TestDebuggers(t *testing.T) {
+	b := open(t, newWorld(t).spec())
+	for _, script := range []string{
+		"strace -f -o /dev/null sh -c 'exit 7'",
+		"gdb -batch -ex run -ex 'info program' --args sh -c 'exit 7' >/dev/null 2>&1 && exit 7",
+	} {
+		name, _, _ := strings.Cut(script, " ")
+		if _, err := exec.LookPath(name); err != nil {
+			t.Logf("no %s here", name)
+			continue
+		}
+		if out, exit := sh(t, b, script); exit.Code != 7 {
+			t.Errorf("%s: exit %d: %s", name, exit.Code, out)
+		}
+	}
 }

@@ -89,6 +89,10 @@ func clean(field, p string) error {
 	return nil
 }
 
+// pool is where one memory for all scratch directories is mounted while they
+// are made, where a common limit is asked for.
+const pool = "/.scratch"
+
 // own are the directories that every sandbox gets from the engine itself.
 var own = []string{"/proc", "/dev", pool}
 

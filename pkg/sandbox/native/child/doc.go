@@ -70,3 +70,19 @@ func (e *UnsupportedError) Error() string { return "sandboxes need Linux, this i
 
 // Hint says what can be done instead.
 func (e *UnsupportedError) Hint() string { return "run the node on a Linux machine" }
+
+// A StartError says that the helper could not be started at all.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return "starting the sandbox helper: " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Hint says what refuses it where that is known.
+func (e *StartError) Hint() string {
+	if errors.Is(e.Err, syscall.EACCES) {
+		return "programs may not be run from memory here: sysctl vm.memfd_noexec must not be 2"
+	}
+	return ""
+}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -15,102 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// Name is the helper's name in a process list; the sandbox's ID is its only
-// argument, so that one left by a dead node can be found.
-const Name = "mojoup-child"
-
-// An Image is the helper's program in sealed memory: what is executed is
-// never a file that the session's user could write.
-type Image struct {
-	fd   int
-	null *os.File
-}
-
-// Available reports whether this build holds a helper: nil, or a
-// [*MissingError].
-func Available() error {
-	_, err := embedded()
-	return err
-}
-
-func embedded() ([]byte, error) {
-	image, err := built.ReadFile("bin/helper-" + runtime.GOARCH)
-	if err != nil {
-		return nil, &MissingError{Arch: runtime.GOARCH}
-	}
-	return image, nil
-}
-
-// Load puts the embedded helper into memory. The caller closes it.
-func Load() (*Image, error) {
-	image, err := embedded()
-	if err != nil {
-		return nil, err
-	}
-	// Since 6.3 the kernel wants to be told that this file is a program;
-	// before, it does not know the flag.
-	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate(Name, flags|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) {
-		fd, err = unix.MemfdCreate(Name, flags)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("making memory for the sandbox helper: %w", err)
-	}
-	defer unix.Close(fd)
-	if err := writeAll(fd, image); err != nil {
-		return nil, fmt.Errorf("loading the sandbox helper: %w", err)
-	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("sealing the sandbox helper: %w", err)
-	}
-	// Above the four descriptors that the helper gets, or one of them would
-	// cover it between fork and exec.
-	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 16)
-	if err != nil {
-		return nil, fmt.Errorf("loading the sandbox helper: %w", err)
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		unix.Close(high)
-		return nil, fmt.Errorf("loading the sandbox helper: %w", err)
-	}
-	return &Image{fd: high, null: null}, nil
-}
-
-// Close frees the memory. Helpers that run are not touched.
-func (i *Image) Close() error {
-	return errors.Join(unix.Close(i.fd), i.null.Close())
-}
-
-func writeAll(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := unix.Write(fd, b)
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
-// memory is a file that holds b, for a payload larger than a packet.
-func memory(b []byte) (int, error) {
-	fd, err := unix.MemfdCreate("payload", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) {
-		fd, err = unix.MemfdCreate("payload", unix.MFD_CLOEXEC)
-	}
-	if err != nil {
-		return -1, err
-	}
-	if err := writeAll(fd, b); err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
 
 // Options say as whom a helper runs.
 type Options struct {
@@ -169,7 +71,7 @@ func (i *Image) Start(o Options) (*Helper, error) {
 	})
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("starting the sandbox helper: %w", err)
+		return nil, &StartError{err}
 	}
 	h := &Helper{
 		process: process, conn: conn.(*net.UnixConn), done: make(chan struct{}),
@@ -247,6 +149,9 @@ func (h *Helper) read() {
 	packet, rights := make([]byte, 8192), make([]byte, unix.CmsgSpace(4*4))
 	for {
 		n, nrights, _, _, err := h.conn.ReadMsgUnix(packet, rights)
+		if errors.Is(err, unix.ECONNRESET) {
+			continue // it left without reading all, but may have said why before
+		}
 		if err != nil || n == 0 {
 			break
 		}
@@ -366,126 +271,4 @@ func (h *Helper) Kill(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("ending sandbox helper %d: %w", h.process.Pid, context.Cause(ctx))
 	}
-}
-
-// A Request is a command to start.
-type Request struct {
-	Candidates []string // absolute paths, tried in this order
-	Argv, Env  []string
-	Dir        string
-	// Terminal asks for one of this size; otherwise Streams are 0, 1 and 2.
-	Terminal      bool
-	Columns, Rows uint16
-	Streams       [3]int
-}
-
-// Running is a command that has been started.
-type Running struct {
-	// Terminal is the master side of its terminal, or nil. The caller closes it.
-	Terminal *os.File
-
-	helper  *Helper
-	tag     uint32
-	started chan reply
-	exited  chan struct{}
-	status  syscall.WaitStatus // valid once exited is closed
-}
-
-// Exec starts a command and returns when its program has been loaded. A
-// refusal is a [*StageError].
-func (h *Helper) Exec(ctx context.Context, r Request) (*Running, error) {
-	m := message{kind: msgExec}
-	fds := r.Streams[:]
-	if r.Terminal {
-		m.a, m.b, m.c, fds = int32(r.Columns), int32(r.Rows), execTerminal, nil
-	}
-	return h.start(ctx, m, program(r.Dir, r.Candidates, r.Argv, r.Env), fds...)
-}
-
-func (h *Helper) start(ctx context.Context, m message, payload []byte, fds ...int) (*Running, error) {
-	file, err := memory(payload)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
-	}
-	defer unix.Close(file)
-	c := &Running{helper: h, started: make(chan reply, 1), exited: make(chan struct{})}
-	h.mu.Lock()
-	h.tag++
-	c.tag, m.tag = h.tag, h.tag
-	h.waiting[c.tag] = c
-	h.mu.Unlock()
-	if err := h.send(m, append([]int{file}, fds...)...); err != nil {
-		h.forget(c.tag)
-		select {
-		case <-h.done:
-			return nil, ErrGone
-		default:
-			return nil, err
-		}
-	}
-	got, err := h.await(ctx, c.started)
-	if err != nil {
-		if ctx.Err() != nil { // it may have started all the same
-			_ = c.Signal(syscall.SIGKILL)
-			h.forget(c.tag)
-		}
-		return nil, err
-	}
-	if got.fd >= 0 {
-		_ = unix.SetNonblock(got.fd, true) // so that a read ends when it is closed
-		c.Terminal = os.NewFile(uintptr(got.fd), "terminal")
-	}
-	return c, nil
-}
-
-func (h *Helper) forget(tag uint32) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.waiting, tag)
-}
-
-// Exited is closed when the command itself has ended.
-func (c *Running) Exited() <-chan struct{} { return c.exited }
-
-// Status is how it ended; valid once Exited is closed.
-func (c *Running) Status() syscall.WaitStatus { return c.status }
-
-// Gone is closed when the sandbox has ended, perhaps without telling how the
-// command did.
-func (c *Running) Gone() <-chan struct{} { return c.helper.done }
-
-// Signal sends to the command's process group, nothing once it has ended.
-func (c *Running) Signal(sig syscall.Signal) error {
-	return c.helper.send(message{kind: msgSignal, tag: c.tag, a: int32(sig)})
-}
-
-// Probe carries out system calls inside, one after the other.
-func (h *Helper) Probe(ctx context.Context, probes []Probe) ([]Finding, error) {
-	payload, err := encodeProbes(probes)
-	if err != nil {
-		return nil, err
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
-	}
-	defer r.Close()
-	c, err := h.start(ctx, message{kind: msgExec, c: execProbes}, payload, int(w.Fd()))
-	w.Close()
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() {
-		_ = c.Signal(syscall.SIGKILL)
-		_ = r.SetReadDeadline(time.Unix(1, 0))
-	})
-	defer stop()
-	raw, err := io.ReadAll(r)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
-	}
-	return decodeFindings(raw, len(probes))
 }

@@ -153,10 +153,6 @@ static int attach(const struct place *place, long tree, const struct operation *
 			return fail(failure, STAGE_MAKE, r, target);
 		at = inside(place, target);
 	}
-	if (at == -ENOENT && op->flags & FLAG_IFTHERE) {
-		sys(__NR_close, tree);
-		return 0;
-	}
 	if (at < 0)
 		return fail(failure, STAGE_MOUNT, at, target);
 	long r = sys(__NR_move_mount, tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
@@ -173,6 +169,14 @@ static int bind_tree(const struct place *place, const struct operation *op, cons
 {
 	struct statx stat;
 	long from;
+	if (op->flags & FLAG_IFTHERE) {
+		/* Before anything is cloned: a tree that is put nowhere costs a wait
+		 * for all processors when it is closed. */
+		long to = inside(place, target);
+		if (to < 0)
+			return to == -ENOENT ? 0 : fail(failure, STAGE_MOUNT, to, target);
+		sys(__NR_close, to);
+	}
 	if (op->flags & FLAG_INSIDE)
 		from = inside(place, source);
 	else
@@ -421,6 +425,8 @@ long drop_capabilities(void)
 	return sys(__NR_capset, &head, none);
 }
 
+/* One case for each operation, in the order of protocol.h: long because the
+ * list is, and each is a line or two. */
 static int carry_out(struct place *place, const struct operation *op, const char *first, const char *second,
 		     const char *blob, struct failure *failure)
 {
