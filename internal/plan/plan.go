@@ -91,6 +91,7 @@ func Make(in Input) (Plan, error) {
 	if err := in.check(); err != nil {
 		return Plan{}, err
 	}
+	in.Repository = seenBy(in.Repository, in.User.UID)
 	protect, facts, err := sandbox.Guards(in.Repository.Tree)
 	if err != nil {
 		return Plan{}, err
@@ -125,6 +126,22 @@ func Make(in Input) (Plan, error) {
 		Facts: facts,
 		Notes: append(slices.Clone(in.Repository.Notes), b.notes...),
 	}, nil
+}
+
+// seenBy drops what only held for whoever looked: for another person every
+// directory counts as open, and the engine finds out.
+func seenBy(r repo.Repository, uid int) repo.Repository {
+	if r.Reader == uid {
+		return r
+	}
+	r.Writable = true
+	open := make(map[string]sandbox.Entry, len(r.Tree.At))
+	for path, e := range r.Tree.At {
+		e.Closed = false
+		open[path] = e
+	}
+	r.Tree.At = open
+	return r
 }
 
 // hostname is the same in every sandbox: the machine's own is nobody's
@@ -241,7 +258,11 @@ func (b *builder) repository() {
 	}
 	b.links(b.in.Repository.Links)
 	if !b.in.Repository.Writable {
-		b.note("you may not write in %s, so the session cannot either", b.in.Repository.Top)
+		why := "you may not write in %s, so the session cannot either"
+		if b.in.User.UID == 0 {
+			why = "%s belongs to somebody else: inside, root has no rights over others' files; start the session as its owner"
+		}
+		b.note(why, b.in.Repository.Top)
 	}
 }
 

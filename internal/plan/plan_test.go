@@ -59,7 +59,7 @@ var ann = User{Name: "ann", Group: "ann", UID: 1000, GID: 1000, Home: "/home/ann
 
 // at completes a repository as a look at the disk would.
 func at(r repo.Repository) repo.Repository {
-	r.Device, r.Inode, r.Writable = 2049, 4711, true
+	r.Device, r.Inode, r.Reader, r.Writable = 2049, 4711, 1000, true
 	if r.Given == "" {
 		r.Given = r.Top
 	}
@@ -148,7 +148,7 @@ func TestPlanGolden(t *testing.T) {
 		"nobody without an entry": input(func(in *Input) {
 			in.User = User{UID: 4242, GID: 4242, Groups: []int{4242, 27}}
 			in.Host.Bundles = nil
-			in.Repository.Writable = false
+			in.Repository.Reader, in.Repository.Writable = 4242, false
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -450,6 +450,34 @@ func TestB53_TheSpelledPathWorksInside(t *testing.T) {
 	}
 }
 
+// TestB51_SomebodyElsesRepository: a session starts, reads and says that it
+// cannot write; git does not complain about the owner.
+func TestB51_SomebodyElsesRepository(t *testing.T) {
+	e := engine(t)
+	p := people(t)[0]
+	if os.Getuid() != 0 {
+		t.Skip("wanted: root, who can give a directory away, found: user ", os.Getuid())
+	}
+	for name, mode := range map[string]os.FileMode{"closed": 0o755, "shared by a group": 0o2775} {
+		t.Run(name, func(t *testing.T) {
+			dir := p.place(t)
+			top := newRepo(t, dir+"/repo")
+			if err := errors.Join(os.Chmod(top, mode&0o777), os.Chmod(top+"/.git", mode&0o777)); err != nil {
+				t.Fatal(err)
+			}
+			person{user: plan.User{UID: 2000, GID: 2000}}.own(t, dir)
+			s := start(t, e, p, top, nil)
+			s.must("git status && git log -1")
+			if out, code := s.sh("echo x > new"); code == 0 {
+				t.Errorf("it could be written: %s", out)
+			}
+			if !strings.Contains(strings.Join(s.plan.Notes, "\n"), top) {
+				t.Errorf("nothing says so: %q", s.plan.Notes)
+			}
+		})
+	}
+}
+
 // TestD23_TwoSessionsInOneTree: what the first has put there must not go while
 // the second needs it.
 func TestD23_TwoSessionsInOneTree(t *testing.T) {

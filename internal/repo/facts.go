@@ -184,27 +184,26 @@ func (r *Repository) target(path string) {
 
 // entry says what stands at one path.
 func (r *Repository) entry(path string) (sandbox.Entry, error) {
+	e := sandbox.Entry{Closed: closed(filepath.Dir(path))}
 	info, err := lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return sandbox.Entry{Is: sandbox.Missing}, nil
-	}
-	if err != nil {
-		return sandbox.Entry{}, unreadable(path, err)
-	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.Is = sandbox.Missing
+	case err != nil:
+		return e, unreadable(path, err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return sandbox.Entry{Is: sandbox.SymbolicLink}, nil
+		e.Is = sandbox.SymbolicLink
 	case info.Mode().IsRegular():
-		e := sandbox.Entry{Is: sandbox.RegularFile}
+		e.Is, e.Held = sandbox.RegularFile, held(path, info)
 		if _, _, links := identity(info); links > 1 {
 			e.Shared = path
 		}
-		e.Held = held(path, info)
-		return e, nil
 	case info.IsDir():
-		return sandbox.Entry{Is: sandbox.Directory, Shared: r.sharedBelow(path), Held: held(path, info)}, nil
+		e.Is, e.Held, e.Shared = sandbox.Directory, held(path, info), r.sharedBelow(path)
+	default:
+		e.Is = sandbox.SpecialFile
 	}
-	return sandbox.Entry{Is: sandbox.SpecialFile}, nil
+	return e, nil
 }
 
 // sharedBelow names the first file below dir with another hard link. Of a git

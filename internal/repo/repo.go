@@ -9,6 +9,7 @@ package repo
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ type Repository struct {
 	Worktree          string
 	// Device and Inode identify Top.
 	Device, Inode uint64
+	// Reader is the uid that looked: Writable and what the Tree says to be
+	// closed hold for that one only, and count no right beyond a user's own.
+	Reader int
 	// Writable reports whether the reader may make files in Top.
 	Writable bool
 	// Links are the symbolic links that the spelled paths and git's own
@@ -129,12 +133,12 @@ func Look(dir string) (Repository, error) {
 	r.Dir = real
 	r.Given = given(dir, real, r.Top)
 	r.addLinks(dir)
-	r.Writable = writable(r.Top)
 	info, err := lstat(r.Top)
 	if err != nil {
 		return Repository{}, unreadable(r.Top, err)
 	}
 	r.Device, r.Inode, _ = identity(info)
+	r.Reader, r.Writable = os.Geteuid(), writable(r.Top, info)
 	return r, r.facts()
 }
 

@@ -21,8 +21,52 @@ func identity(info fs.FileInfo) (device, inode, links uint64) {
 	return 0, 0, 0
 }
 
-// writable reports whether this process may make entries in dir.
-func writable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
+// writable reports whether this process' user may make entries in dir. What
+// root may with others' files does not count: inside it may not.
+func writable(dir string, info fs.FileInfo) bool {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		return rootMay(s)
+	}
+	return unix.Access(dir, unix.W_OK|unix.X_OK) == nil
+}
+
+// rootMay is what a directory's mode gives to user and group 0.
+func rootMay(s *syscall.Stat_t) bool {
+	const enter = 0o3
+	switch {
+	case s.Uid == 0:
+		return s.Mode>>6&enter == enter
+	case s.Gid == 0:
+		return s.Mode>>3&enter == enter
+	}
+	return s.Mode&enter == enter
+}
+
+// closed reports whether this process' user can neither make an entry in dir
+// nor get the right to by changing its mode. Where that is not certain, it is
+// not closed.
+func closed(dir string) bool {
+	err := unix.Access(dir, unix.W_OK|unix.X_OK)
+	if err == unix.EROFS {
+		return true
+	}
+	info, statErr := lstat(dir)
+	if statErr != nil {
+		return false
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(s.Uid) == os.Geteuid() {
+		return false
+	}
+	if os.Geteuid() != 0 {
+		return err != nil
+	}
+	// Whom an access control list names is not read; its mask shows in the
+	// group's bits.
+	_, aclErr := unix.Lgetxattr(dir, "system.posix_acl_access", nil)
+	listed := aclErr != unix.ENODATA && aclErr != unix.ENOTSUP
+	return !rootMay(s) && !(listed && s.Mode&0o020 != 0)
+}
 
 // held reports whether path is a placeholder that a living session uses: a
 // small file or an empty directory with somebody's shared lock on it, which is

@@ -38,6 +38,10 @@ type Entry struct {
 	// Held says that this is another session's placeholder: it goes when that
 	// session ends, so this one must hold it as well.
 	Held bool
+	// Closed says that the session's user can neither make nor rename anything
+	// in the directory above, nor get the right to: nothing has to be held or
+	// pinned there.
+	Closed bool
 }
 
 // EntryKind is the kind of a directory entry, never that of a link's target.
@@ -239,6 +243,9 @@ func Guards(t Tree) ([]Protection, []Fact, error) {
 		if entry.Shared != "" {
 			shared = append(shared, entry.Shared)
 		}
+		if entry.Closed && (entry.Is == Missing || g.do == Pin) {
+			continue
+		}
 		if p, ok := g.protection(path, entry.Is == Missing || entry.Held); ok {
 			out = append(out, p)
 		}
@@ -301,6 +308,9 @@ func pins(t Tree, path string, have []Protection) ([]Protection, error) {
 		}
 		switch e := t.At[dir]; e.Is {
 		case Directory:
+			if e.Closed {
+				continue
+			}
 			out = append(out, Protection{Path: dir, Guard: Pin, Reason: "renamed, it would take what is protected below with it"})
 		case Missing:
 			// The engine's placeholder for the path itself needs its parents.

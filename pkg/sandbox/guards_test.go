@@ -70,6 +70,13 @@ func TestGuardsGolden(t *testing.T) {
 			"/w/repo/.mojoup": dir, "/w/repo/.vscode": dir, "/w/repo/.mcp.json": {Is: RegularFile},
 			"/w/repo/.idea": {Is: Directory, Shared: "/w/repo/.idea/workspace.xml"},
 		}),
+		"somebody else's": tree(mainRepo, map[string]Entry{
+			"/w/repo/.git": {Is: Directory, Closed: true}, "/w/repo/.mojoup": {Is: Missing, Closed: true}, "/w/repo/.vscode": {Is: Directory, Closed: true},
+			"/w/repo/.git/hooks": {Is: Directory, Closed: true}, "/w/repo/.git/commondir": {Is: Missing, Closed: true},
+		}),
+		"another session's": tree(mainRepo, map[string]Entry{
+			"/w/repo/.mojoup": {Is: Directory, Held: true}, "/w/repo/.git/config.worktree": {Is: RegularFile, Held: true},
+		}),
 		"hooks in the tree": tree(with(mainRepo, "/w/repo/tools/git/hooks", "/w/repo/.husky", "/w/repo/.git/hooks/x", "/elsewhere"), map[string]Entry{
 			"/w/repo/tools": dir, "/w/repo/tools/git": dir, "/w/repo/tools/git/hooks": dir,
 		}),
