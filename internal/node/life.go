@@ -202,18 +202,20 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	if err != nil {
 		return 0, fault.CannotRun("making the command's streams: %w", err)
 	}
-	proc, err := box.Exec(ctx, p.command, pipes.stdio)
-	pipes.started()
-	if err != nil {
-		pipes.close()
-		return 0, execFailed(err)
-	}
-	l.stage("command")
-	facts := append(enforced, p.facts...)
+	// Written before acted on: the command may ask who it is at once.
 	err = l.move(ctx, session.Running, func(row *store.Session) {
-		row.Stages, row.Enforced = l.stages, facts
+		row.Stages, row.Enforced = l.stages, append(enforced, p.facts...)
 	})
+	var proc sandbox.Process
 	if err == nil {
+		if proc, err = box.Exec(ctx, p.command, pipes.stdio); err != nil {
+			err = execFailed(err)
+		}
+	}
+	pipes.started()
+	if err == nil {
+		l.stage("command")
+		l.publish()
 		err = l.client.Started(api.Started{Session: l.show()})
 	}
 	if err != nil {
