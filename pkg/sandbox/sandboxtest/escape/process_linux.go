@@ -47,6 +47,7 @@ func processAttempts() []Attempt {
 		{Name: "maps-1", Tries: "read the first process' address map", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/maps") }},
 		{Name: "root-1", Tries: "reach files by the first process' root", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/root/", unix.O_RDONLY|unix.O_DIRECTORY) }},
 		{Name: "fd-1", Tries: "list the first process' descriptors", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/fd", unix.O_RDONLY|unix.O_DIRECTORY) }},
+		{Name: "open-fd-1", Tries: "open what the first process' descriptors lead to", Want: append([]string{"ENOENT"}, notAsked...), Outside: needsPid1, do: openDescriptors},
 		{Name: "readv-1", Tries: "read the first process by process_vm_readv", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return readv(1) }},
 		{Name: "pidfd-1", Tries: "take a descriptor of the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return getfd(1) }},
 		{Name: "kcmp-1", Tries: "compare with the first process by kcmp", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return call(unix.SYS_KCMP, 1, uintptr(os.Getpid()), 1) }},
@@ -105,6 +106,20 @@ func setns(*Arena) error {
 	defer unix.Close(fd)
 	runtime.LockOSThread()
 	return unix.Setns(fd, 0)
+}
+
+func openDescriptors(*Arena) error {
+	var err error
+	for fd := range 64 {
+		path := proc(1, fmt.Sprintf("fd/%d", fd))
+		if err = opens(path, unix.O_RDONLY); err == nil {
+			return nil
+		}
+		if _, e := os.Readlink(path); e == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func limits(*Arena) error {
