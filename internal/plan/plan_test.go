@@ -84,12 +84,12 @@ func plain(top string) repo.Repository {
 	return at(repo.Repository{Layout: repo.Main, Top: top, GitDir: top + "/.git", CommonDir: top + "/.git"})
 }
 
-var worktree = at(repo.Repository{Layout: repo.Worktree, Top: "/work/a", GitDir: "/work/repo/.git/worktrees/a", CommonDir: "/work/repo/.git", Worktree: "a"})
+var worktree = at(repo.Repository{Layout: repo.Worktree, Top: "/src/a", GitDir: "/src/repo/.git/worktrees/a", CommonDir: "/src/repo/.git", Worktree: "a"})
 
 // input is a session that nothing is special about.
 func input(change func(*Input)) Input {
 	in := Input{
-		ID: "s-1", Repository: plain("/work/repo"), User: ann, Host: debian("/home/ann", nil),
+		ID: "s-1", Repository: plain("/src/repo"), User: ann, Host: debian("/home/ann", nil),
 		Env:    []string{"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm-256color", "LANG=de_DE.UTF-8", "HOME=/home/ann", "USER=ann"},
 		Author: Author{Name: "Ann", Email: "ann@example.com"}, SessionCA: certificate("session"),
 		Limits: sandbox.Limits{Processes: 512}, Private: []string{"/home/ann/.local/state/mojoup"}, WorkDir: "/run/user/1000/mojoup/root",
@@ -139,7 +139,7 @@ func TestPlanGolden(t *testing.T) {
 			})
 			in.Env = append(in.Env, "PATH="+strings.Join([]string{
 				h + "/.local/bin", h + "/.nvm/versions/node/v22/bin", h + "/.cargo/bin", h + "/go/bin", h + "/anaconda/bin", h + "/project/bin", "/data/tools/bin",
-				"/work/repo/node_modules/.bin", h, "/home", h + "/.claude/bin", "/etc", h + "/gone/bin", "relative/bin", ".", "", "/usr/bin", "/bin", "/usr/bin",
+				"/src/repo/node_modules/.bin", h, "/home", h + "/.claude/bin", "/etc", h + "/gone/bin", "relative/bin", ".", "", "/usr/bin", "/bin", "/usr/bin",
 			}, ":"))
 		}),
 		"asked for by name": input(func(in *Input) {
@@ -290,7 +290,7 @@ func TestB33_Environment(t *testing.T) {
 
 // TestB51_TrustIsForTheMountedRepositoriesOnly.
 func TestB51_TrustIsForTheMountedRepositoriesOnly(t *testing.T) {
-	for want, r := range map[string]repo.Repository{"/work/repo": plain("/work/repo"), "/work/a /work/repo/.git": worktree} {
+	for want, r := range map[string]repo.Repository{"/src/repo": plain("/src/repo"), "/src/a /src/repo/.git": worktree} {
 		p, err := Make(input(func(in *Input) { in.Repository = r }))
 		if err != nil {
 			t.Fatal(err)
@@ -324,10 +324,10 @@ func TestRefusals(t *testing.T) {
 		"no name":           {func(in *Input) { in.Env = append(in.Env, "=x") }, "KEY=VALUE"},
 		"no value":          {func(in *Input) { in.Env = append(in.Env, "TOKEN") }, "KEY=VALUE"},
 		"nul":               {func(in *Input) { in.Env = append(in.Env, "A=\x00") }, "KEY=VALUE"},
-		"linked policy":     {func(in *Input) { in.Repository.Tree.At["/work/repo/.mojoup"] = sandbox.Entry{Is: sandbox.SymbolicLink} }, "symbolic link"},
+		"linked policy":     {func(in *Input) { in.Repository.Tree.At["/src/repo/.mojoup"] = sandbox.Entry{Is: sandbox.SymbolicLink} }, "symbolic link"},
 		"nothing looked at": {func(in *Input) { in.Repository = repo.Repository{} }, "BUG"},
 	} {
-		p, err := Make(input(func(in *Input) { in.Repository = plain("/work/repo"); c.change(in) }))
+		p, err := Make(input(func(in *Input) { in.Repository = plain("/src/repo"); c.change(in) }))
 		if err == nil || !strings.Contains(err.Error(), c.want) || p.Spec.ID != "" {
 			t.Errorf("%s: got %v", name, err)
 			continue
