@@ -2,8 +2,6 @@ package realtest
 
 import (
 	"encoding/json"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,22 +37,6 @@ func answer(r upstream.Request) []upstream.Block {
 	return []upstream.Block{{Type: "text", Text: "the upstream answers: all is well"}}
 }
 
-// ownAddress is a loopback address that nobody else in this test binary uses,
-// for a server on port 443; it skips where that port cannot be had.
-func ownAddress(t *testing.T) string {
-	t.Helper()
-	pid := os.Getpid()
-	ip := fmt.Sprintf("127.%d.%d.7", 64+pid>>8&63, pid&255)
-	ln, err := net.Listen("tcp", ip+":443")
-	if err != nil {
-		lacking(t, "port 443 on "+ip, err.Error())
-	}
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return ip
-}
-
 // TestClaude runs the real agent against an upstream of the test's own, by a
 // base URL and by the service's real name.
 func TestClaude(t *testing.T) {
@@ -75,7 +57,8 @@ func TestClaude(t *testing.T) {
 			t.Logf("answered after %v", res.took)
 		})
 		t.Run("real name", func(t *testing.T) {
-			ip := ownAddress(t)
+			ip := ownAddress()
+			bindable(t, ip+":443")
 			r := newRig(t, who, map[string]string{claudeHost: ip}, onPath(dir))
 			up := &upstream.Server{Answer: answer, Keys: []string{claudeKey}}
 			r.serve(ip+":443", up, claudeHost)
@@ -89,6 +72,13 @@ func TestClaude(t *testing.T) {
 					streamed(t, up, before)
 				})
 			}
+			t.Run("by --tool", func(t *testing.T) {
+				r := r.on(t)
+				before := len(up.Requests())
+				res := r.inside(opened(claudeHost, "443", ""), "-p", "say that all is well").as("claude").with(claudeEnv()...).succeed()
+				r.mention(res, "the upstream answers: all is well")
+				streamed(t, up, before)
+			})
 			t.Run("shell", func(t *testing.T) {
 				r := r.on(t)
 				args := []string{"claude", "-p", "USE THE SHELL", "--permission-mode", "bypassPermissions"}

@@ -7,8 +7,9 @@
 // a test cannot pass because the server answers nobody. Programs that are
 // missing skip their test with what was wanted and found; with
 // MOJOUP_REQUIRE_KERNEL=1 they fail it. Packages that the tests need are
-// fetched through npm's own client into MOJOUP_TEST_CACHE, or a directory that
-// is gone afterwards.
+// fetched by npm's own client into MOJOUP_TEST_CACHE, or into a directory that
+// is gone afterwards. MOJOUP_TEST_BINARY names a node to be tested instead of
+// the one that the tests build.
 //
 // A server is reached by a name of the test's own: the node runs in a mount
 // namespace with a hosts file that points the name at loopback, and loopback is

@@ -266,6 +266,9 @@ func (r *rig) stop(cmd *exec.Cmd, ended <-chan error) {
 		<-ended
 		r.t.Errorf("the node did not end\n%s", r.nodeLog())
 	}
+	if log := r.nodeLog(); strings.Contains(log, `"level":"ERROR"`) {
+		r.t.Errorf("the node's log holds an error")
+	}
 	if r.t.Failed() {
 		r.t.Logf("the node's log:\n%s", r.nodeLog())
 	}
@@ -290,6 +293,7 @@ type job struct {
 	dir    string
 	inside bool
 	policy string
+	tool   string
 }
 
 // inside is a job in a session under a policy.
@@ -307,6 +311,12 @@ func (r *rig) outside(command ...string) *job {
 // with adds variables.
 func (j *job) with(env ...string) *job {
 	j.env = append(j.env, env...)
+	return j
+}
+
+// as makes the command line arguments of a tool, which run then fills in.
+func (j *job) as(tool string) *job {
+	j.tool = tool
 	return j
 }
 
@@ -358,6 +368,9 @@ func (j *job) sessionArgs() []string {
 		_, err = f.WriteString(j.policy)
 		j.r.must(errors.Join(err, f.Chmod(0o644), f.Close()))
 		args = append(args, "--policy", f.Name())
+	}
+	if j.tool != "" {
+		args = append(args, "--tool", j.tool)
 	}
 	for _, kv := range j.env {
 		args = append(args, "--env", kv)

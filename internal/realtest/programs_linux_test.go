@@ -16,6 +16,7 @@ import (
 const (
 	webName    = "web.realtest.example"
 	gitName    = "git.realtest.example"
+	plainName  = "plain.realtest.example"
 	deniedName = "denied.realtest.example"
 )
 
@@ -30,6 +31,9 @@ type client struct {
 	// make prepares the rig and returns the command line without the URL.
 	make func(*testing.T, *rig) []string
 	path func(*testing.T) string // to put before the system's, or nil
+	// tunnels is a client that asks for a tunnel even without TLS. The proxy
+	// lets that pass on port 80 alone.
+	tunnels bool
 }
 
 func clients() []client {
@@ -51,7 +55,7 @@ except urllib.error.HTTPError as e:
 `)},
 		// Node has authorities of its own; the switch makes it read the system's,
 		// among which the test's is.
-		{name: "node fetch", path: node24, make: fixed("sh", "node", "--use-openssl-ca", "-e", `
+		{name: "node fetch", path: node24, tunnels: true, make: fixed("sh", "node", "--use-openssl-ca", "-e", `
 fetch(process.argv[1]).then(async r => { console.log(await r.text()); process.exitCode = r.ok ? 0 : 1 })
 `)},
 		{name: "go", make: goClient},
@@ -71,6 +75,16 @@ func main() {
 	if r.StatusCode != 200 { os.Exit(1) }
 }
 `
+
+// goBin is where the go command that runs the tests lies.
+func goBin(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		lacking(t, "the go command", err.Error())
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "bin")
+}
 
 // goClient builds a static program into the repository.
 func goClient(t *testing.T, r *rig) []string {
@@ -102,7 +116,7 @@ func testClient(t *testing.T, who somebody, c client) {
 	if c.path != nil {
 		options = append(options, onPath(c.path(t)))
 	}
-	r := newRig(t, who, map[string]string{webName: "127.0.0.1", deniedName: "127.0.0.1"}, options...)
+	r := newRig(t, who, map[string]string{webName: "127.0.0.1", plainName: ownAddress(), deniedName: "127.0.0.1"}, options...)
 	args := c.make(t, r)
 	var seen diary
 	port := r.serve("127.0.0.1:0", &seen, webName, deniedName)
@@ -118,6 +132,22 @@ func testClient(t *testing.T, who somebody, c client) {
 	t.Run("tunnel", func(t *testing.T) {
 		r := r.on(t)
 		r.mention(r.inside(opened(webName, port, ""), append(args, url)...).succeed(), "hello from GET /a/b")
+		if d := cmp.Diff(get, seen.visited(), compare); d != "" {
+			t.Errorf("the server saw (-want +got):\n%s", d)
+		}
+	})
+	t.Run("without TLS", func(t *testing.T) {
+		r := r.on(t)
+		address := ownAddress() + ":0"
+		if c.tunnels {
+			address = ownAddress() + ":80"
+			bindable(t, address)
+		}
+		plain := r.serve(address, &seen)
+		policy := opened(plainName, plain, `, "paths": ["/a/**"]`)
+		r.mention(r.inside(policy, append(args, "http://"+plainName+":"+plain+"/a/b")...).succeed(), "hello from GET /a/b")
+		res := r.inside(policy, append(args, "http://"+plainName+":"+plain+"/c")...).fail()
+		r.mention(res, "denied by policy")
 		if d := cmp.Diff(get, seen.visited(), compare); d != "" {
 			t.Errorf("the server saw (-want +got):\n%s", d)
 		}
@@ -205,18 +235,20 @@ func TestRegistries(t *testing.T) {
 	tests := []struct {
 		preset, needs string
 		script, want  string
+		options       []rigOption
 	}{
-		{"npm", "npm", `npm install --no-audit --no-fund --loglevel=error ms@2.1.3 && node -p "'found ' + require('ms')('2d')"`, "found 172800000"},
-		{"pypi", "pip", `pip install -q --no-cache-dir --disable-pip-version-check --target "$PWD/site" six==1.16.0 && PYTHONPATH="$PWD/site" python3 -c "import six; print('found', six.__version__)"`, "found 1.16.0"},
+		{"npm", "npm", `npm install --no-audit --no-fund --loglevel=error ms@2.1.3 && node -p "'found ' + require('ms')('2d')"`, "found 172800000", nil},
+		{"go", "go", `go mod init probe.example && go mod download github.com/google/go-cmp@v0.7.0 && cd "$(go env GOMODCACHE)/github.com/google" && echo found *`, "found go-cmp@v0.7.0", []rigOption{onPath(goBin(t))}},
+		{"pypi", "pip", `pip install -q --no-cache-dir --disable-pip-version-check --target "$PWD/site" six==1.16.0 && PYTHONPATH="$PWD/site" python3 -c "import six; print('found', six.__version__)"`, "found 1.16.0", nil},
 	}
 	everybody(t, func(t *testing.T, who somebody) {
 		for _, tt := range tests {
 			t.Run(tt.preset, func(t *testing.T) {
 				programs(t, tt.needs)
-				r := newRig(t, who, nil)
+				r := newRig(t, who, nil, tt.options...)
 				res := r.inside(fmt.Sprintf(`{"version": 1, "network": {"rules": [{"preset": %q}]}}`, tt.preset), "sh", "-c", tt.script).succeed()
 				r.mention(res, tt.want)
-				for _, left := range []string{"node_modules", "site"} {
+				for _, left := range []string{"go.mod", "node_modules", "site"} {
 					r.must(os.RemoveAll(filepath.Join(r.repo, left)))
 				}
 				res = r.inside(none, "timeout", "40", "sh", "-c", tt.script).fail()

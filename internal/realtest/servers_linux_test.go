@@ -73,6 +73,29 @@ func (a *authority) leaf(t *testing.T, names ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}
 }
 
+// ownAddress is a loopback address of this test process alone, for servers
+// whose port is not free to choose.
+func ownAddress() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.7", 64+pid>>8&63, pid&255)
+}
+
+// bindable skips where a port below 1024 is not for this user: that says
+// nothing of the machine, so it is no failure either.
+func bindable(t *testing.T, address string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil && os.Getuid() != 0 {
+		t.Skipf("wanted a server on %s, found %v", address, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // serve answers on an address until the test ends and returns its port. With
 // names it speaks TLS, with a certificate for them.
 func (r *rig) serve(address string, h http.Handler, names ...string) string {
