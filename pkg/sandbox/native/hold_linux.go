@@ -89,7 +89,7 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 		}
 		lock.Close()
 	}
-	return nil, errors.New("another session keeps taking it away")
+	return nil, errors.New("another program has locked it")
 }
 
 // parent opens the directory that holds it, through no symbolic link.
@@ -102,7 +102,11 @@ func (p placeholder) parent() (int, error) {
 func (p placeholder) make(parent int) error {
 	name := path.Base(p.path)
 	if !p.file {
-		return unix.Mkdirat(parent, name, 0o755)
+		mode := uint32(0o755)
+		if !p.useful {
+			mode = 0o700 // nobody else has anything to look for there, or to lock
+		}
+		return unix.Mkdirat(parent, name, mode)
 	}
 	fd, err := unix.Openat(parent, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {

@@ -454,3 +454,47 @@ func TestDebuggers(t *testing.T) {
 		}
 	}
 }
+
+// TestNoDescriptorStays: neither the node nor pid 1 keeps what a command had.
+func TestNoDescriptorStays(t *testing.T) {
+	b := open(t, newWorld(t).spec()).(*box)
+	pids, err := helpersOf(b.spec.ID)
+	check(t, err)
+	count := func() string {
+		var all []string
+		for _, pid := range append(pids, os.Getpid()) {
+			names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+			if err != nil && os.Geteuid() == 0 {
+				t.Fatal(err) // the helper's are closed to an ordinary user
+			}
+			all = append(all, fmt.Sprint(len(names)))
+		}
+		return strings.Join(all, " ")
+	}
+	once := func() {
+		sh(t, b, "echo x")
+		p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"true"}, TTY: &sandbox.Size{Columns: 1, Rows: 1}}, sandbox.Stdio{})
+		check(t, err)
+		_, err = p.Wait(soon(t))
+		check(t, err)
+		check(t, p.Terminal().Close())
+		_, err = b.Exec(soon(t), sandbox.Command{Argv: []string{"no-such-program"}}, sandbox.Stdio{Stdin: strings.NewReader("x")})
+		if err == nil {
+			t.Fatal("started")
+		}
+		_, err = b.Check(soon(t))
+		check(t, err)
+	}
+	once()
+	before := count()
+	for range 10 {
+		once()
+	}
+	after := count()
+	// Connections of the check's proxy close a little later.
+	for deadline := soon(t); after != before && deadline.Err() == nil; after = count() {
+	}
+	if after != before {
+		t.Errorf("descriptors of helper, first process and node: %s before, %s after", before, after)
+	}
+}

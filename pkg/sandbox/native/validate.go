@@ -93,8 +93,11 @@ func clean(field, p string) error {
 // are made, where a common limit is asked for.
 const pool = "/.scratch"
 
+// textName is where the helper makes a text before it is mounted elsewhere.
+const textName = "/.text"
+
 // own are the directories that every sandbox gets from the engine itself.
-var own = []string{"/proc", "/dev", pool}
+var own = []string{"/proc", "/dev", pool, textName}
 
 func validateMounts(s sandbox.Spec) error {
 	for i, m := range s.Mounts {

@@ -169,3 +169,11 @@ func TestNoDescriptorStays(t *testing.T) {
 		t.Errorf("descriptors after each trial: %v", seen)
 	}
 }
+
+func TestMissingHelper(t *testing.T) {
+	_, err := embedded("m68k")
+	var missing *MissingError
+	if !errors.As(err, &missing) || missing.Arch != "m68k" || !strings.Contains(missing.Hint(), "make") {
+		t.Errorf("got %v", err)
+	}
+}

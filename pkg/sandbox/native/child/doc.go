@@ -37,6 +37,13 @@ func (e *StageError) Error() string {
 	return e.Stage + " " + e.Operand + ": " + e.Errno.Error()
 }
 
+// namespaceStages are those where only the machine's settings refuse.
+var namespaceStages = map[string]bool{
+	StageUserNamespace: true, StageMountNamespace: true, StagePIDNamespace: true, StageNetworkNamespace: true,
+	StageIPCNamespace: true, StageUTSNamespace: true, StageCgroupNamespace: true, StageMaps: true,
+	StagePrivate: true, StageProc: true, StageDevpts: true, StageLoopback: true,
+}
+
 // Unwrap returns the kernel's answer, for errors.Is.
 func (e *StageError) Unwrap() error { return e.Errno }
 
@@ -49,6 +56,8 @@ func (e *StageError) Hint() string {
 		return "the path is, or passes through, a symbolic link: name the real path"
 	case e.Errno == syscall.ENOSPC && e.Stage == StageUserNamespace:
 		return "user namespaces are used up or switched off: see /proc/sys/user/max_user_namespaces"
+	case e.Errno == syscall.EPERM && namespaceStages[e.Stage]:
+		return "this machine refuses what a sandbox is made of: mojoup-node doctor says why"
 	}
 	return ""
 }

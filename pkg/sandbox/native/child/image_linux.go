@@ -23,21 +23,21 @@ type Image struct {
 // Available reports whether this build holds a helper: nil, or a
 // [*MissingError].
 func Available() error {
-	_, err := embedded()
+	_, err := embedded(runtime.GOARCH)
 	return err
 }
 
-func embedded() ([]byte, error) {
-	image, err := built.ReadFile("bin/helper-" + runtime.GOARCH)
+func embedded(arch string) ([]byte, error) {
+	image, err := built.ReadFile("bin/helper-" + arch)
 	if err != nil {
-		return nil, &MissingError{Arch: runtime.GOARCH}
+		return nil, &MissingError{Arch: arch}
 	}
 	return image, nil
 }
 
 // Load puts the embedded helper into memory. The caller closes it.
 func Load() (*Image, error) {
-	image, err := embedded()
+	image, err := embedded(runtime.GOARCH)
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,7 @@ func TestStageErrors(t *testing.T) {
 	}{
 		{stageError(15, int32(syscall.ENOENT), "/x"), "mounting /x: no such file or directory", ""},
 		{stageError(2, int32(syscall.ENOSPC), ""), "making a user namespace: no space left on device", "max_user_namespaces"},
+		{stageError(3, int32(syscall.EPERM), ""), "making a mount namespace: operation not permitted", "doctor"},
 		{stageError(13, int32(syscall.EMLINK), "/f"), "opening /f: too many links", "hard link"},
 		{stageError(15, int32(syscall.ELOOP), "/f"), "mounting /f: too many levels of symbolic links", "symbolic link"},
 		{stageError(99, int32(syscall.EPERM), ""), "stage 99: operation not permitted", ""},
