@@ -258,7 +258,7 @@ func (l *life) ordinary(p *prepared, notice string) error {
 // planSandbox makes the plan of a sandboxed session.
 func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err error) {
 	n := l.n
-	facts, err := host.Gather(ctx, home, l.req.Env)
+	facts, err := host.Gather(ctx, home, slices.Concat(n.environ, l.req.Env))
 	if err != nil {
 		return fmt.Errorf("looking at this machine: %w", err)
 	}
@@ -281,6 +281,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	for _, note := range p.policy.Notes {
 		p.notices = append(p.notices, note.String())
 	}
+	p.notices = append(p.notices, notYet(p.policy)...)
 	// What the policy does not give is news at every start; what the machine
 	// does not have is for who looks.
 	for _, line := range p.notices {
@@ -288,6 +289,23 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.notices = append(p.notices, made.Notes...)
 	return nil
+}
+
+// notYet names what a policy asks for and this version does not carry out: a
+// line that does nothing is never silent.
+func notYet(e *policy.Effective) (notices []string) {
+	for _, ask := range []struct {
+		key  string
+		some bool
+	}{
+		{"files.protect", len(e.Protect) > 0}, {"files.hide", len(e.Hide) > 0}, {"files.mounts", len(e.Mounts) > 0},
+		{"secrets", len(e.Secrets) > 0}, {"signIns", len(e.SignIns) > 0}, {"ports", len(e.Ports) > 0}, {"skills", len(e.Skills) > 0},
+	} {
+		if ask.some {
+			notices = append(notices, "warning: "+ask.key+" of the policy has no effect in this version")
+		}
+	}
+	return notices
 }
 
 // planProcess is what is left of a plan without a sandbox.
