@@ -3,7 +3,9 @@ package registries
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -18,7 +20,7 @@ func findGo(ctx context.Context, l *look) error {
 	out, err := l.run(ctx, ask{
 		args: []string{goCmd, "env", "-json", "GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GOENV", "GOROOT"},
 		// No other toolchain is fetched to answer, no workspace is read.
-		env: []string{"GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS="},
+		env: append(l.goQuiet(), "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS="),
 	})
 	if err != nil {
 		return l.failed(asked, err)
@@ -40,6 +42,24 @@ func findGo(ctx context.Context, l *look) error {
 		l.note("modules that GOPRIVATE or GONOPROXY names are fetched from their own hosts; those take a rule of their own")
 	}
 	return nil
+}
+
+// goQuiet keeps the go command from writing: it counts its uses below the
+// user's configuration directory, where its settings file also is. So the
+// directory is one that cannot be made, and the file is named.
+func (l *look) goQuiet() []string {
+	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
+		return nil // where the directory is not told by a variable
+	}
+	env := []string{"XDG_CONFIG_HOME=" + os.DevNull + "/none"}
+	if l.vars["GOENV"] != "" {
+		return env
+	}
+	config := filepath.Join(l.env.Home, ".config")
+	if x := l.vars["XDG_CONFIG_HOME"]; filepath.IsAbs(x) {
+		config = x
+	}
+	return append(env, "GOENV="+filepath.Join(config, "go", "env"))
 }
 
 // goFromVars answers without the go command: GOPROXY in the environment says

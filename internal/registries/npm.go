@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +30,9 @@ func findNpm(ctx context.Context, l *look) error {
 	asked := "npm config list --json"
 	out, err := l.run(ctx, ask{
 		args: []string{npm, "config", "list", "--json"},
-		env:  []string{"npm_config_update_notifier=false", "npm_config_loglevel=silent", "NO_COLOR=1"},
+		// Its cache, where it would log, is a directory that cannot be made.
+		without: []string{"npm_config_cache"},
+		env:     []string{"npm_config_cache=" + os.DevNull + "/none", "npm_config_update_notifier=false", "npm_config_loglevel=silent", "NO_COLOR=1"},
 	})
 	if err != nil {
 		return l.failed(asked, err)

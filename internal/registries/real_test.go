@@ -69,6 +69,19 @@ func real(t *testing.T, m *machine, client string) {
 	}
 }
 
+// tree lists what is below a directory.
+func tree(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		out = append(out, p)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // TestRealSettings gives settings of ours to the real clients, in every form
 // that they read, and a repository whose own settings must not decide.
 func TestRealSettings(t *testing.T) {
@@ -111,9 +124,13 @@ func TestRealSettings(t *testing.T) {
 			m.file(filepath.Join(repo, "package.json"), "{}")
 			m.file(filepath.Join(repo, "pip", "_internal", "models", "index.py"), "raise SystemExit(1)")
 			t.Chdir(repo)
+			before := tree(t, m.home)
 			f, err := m.find(tt.registry)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if d := cmp.Diff(before, tree(t, m.home)); d != "" {
+				t.Errorf("the client changed the home (-before +after):\n%s", d)
 			}
 			if d := cmp.Diff(tt.want, m.lines(f)); d != "" {
 				t.Errorf("hosts (-want +got):\n%s", d)
