@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mojoup/mojoup-node/internal/cli"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
@@ -72,7 +73,7 @@ func canSandbox(t *testing.T) bool {
 	if err == nil {
 		return true
 	}
-	if os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1" {
+	if kerneltest.Obliged() {
 		t.Errorf("scripts need a sandbox: %v", err)
 	}
 	return false

@@ -19,6 +19,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/internal/repo"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
 )
 
@@ -26,16 +27,9 @@ import (
 func engine(t *testing.T) sandbox.Engine {
 	t.Helper()
 	e, err := native.New(native.Options{})
-	if err == nil {
-		t.Cleanup(func() { e.Close() })
-		return e
-	}
-	const wanted = "wanted: a kernel for native sandboxes, found: "
-	if os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1" {
-		t.Fatal(wanted, err)
-	}
-	t.Skip(wanted, err)
-	return nil
+	kerneltest.Require(t, "a kernel for native sandboxes", err)
+	t.Cleanup(func() { e.Close() })
+	return e
 }
 
 // person is one identity to try: the caller's own, and for root also a person
@@ -456,7 +450,7 @@ func TestB51_SomebodyElsesRepository(t *testing.T) {
 	e := engine(t)
 	p := people(t)[0]
 	if os.Getuid() != 0 {
-		t.Skip("wanted: root, who can give a directory away, found: user ", os.Getuid())
+		t.Skip("wanted root, who can give a directory away, found user", os.Getuid())
 	}
 	for name, mode := range map[string]os.FileMode{"closed": 0o755, "shared by a group": 0o2775} {
 		t.Run(name, func(t *testing.T) {

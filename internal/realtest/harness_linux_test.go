@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // within bounds one program in a session. The two slowest, pip and an agent,
@@ -53,22 +55,12 @@ var binary = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// lacking skips with what was wanted and found, or fails where every kernel
-// test is obligatory.
-func lacking(t *testing.T, wanted, found string) {
-	t.Helper()
-	if os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1" {
-		t.Fatalf("wanted %s, found %s", wanted, found)
-	}
-	t.Skipf("wanted %s, found %s", wanted, found)
-}
-
 // programs are those that a test needs, on the path of [somebody].
 func programs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
-			lacking(t, name, "no such program")
+			kerneltest.Lacking(t, name, "no such program")
 		}
 	}
 }
@@ -94,7 +86,7 @@ func everybody(t *testing.T, test func(*testing.T, somebody)) {
 	for _, s := range who {
 		u, err := user.LookupId(strconv.Itoa(s.uid))
 		if err != nil {
-			t.Run("uid "+strconv.Itoa(s.uid), func(t *testing.T) { lacking(t, "a user with this uid", err.Error()) })
+			t.Run("uid "+strconv.Itoa(s.uid), func(t *testing.T) { kerneltest.Lacking(t, "a user with this uid", err.Error()) })
 			continue
 		}
 		s.name = u.Username
@@ -143,7 +135,7 @@ func newRig(t *testing.T, who somebody, hosts map[string]string, options ...rigO
 	r.write("hosts", hostsFile(hosts), 0o644)
 	system, err := os.ReadFile(bundlePath)
 	if err != nil {
-		lacking(t, bundlePath, err.Error())
+		kerneltest.Lacking(t, bundlePath, err.Error())
 	}
 	r.write("bundle.crt", string(system)+string(r.ca.pem), 0o644)
 	r.own()

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // claudePackage has the version whose behaviour the tests describe.
@@ -54,7 +56,7 @@ func fetched(t *testing.T, spec, name, program string, below string) string {
 	cmd.Dir = dir
 	said, err := cmd.CombinedOutput()
 	if err != nil {
-		lacking(t, "the npm package "+spec, fmt.Sprintf("%v: %s", err, said))
+		kerneltest.Lacking(t, "the npm package "+spec, fmt.Sprintf("%v: %s", err, said))
 	}
 	at := found()
 	if at == "" {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 const (
@@ -81,7 +83,7 @@ func goBin(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		lacking(t, "the go command", err.Error())
+		kerneltest.Lacking(t, "the go command", err.Error())
 	}
 	return filepath.Join(strings.TrimSpace(string(out)), "bin")
 }

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // An authority signs the certificates of the test's servers.
@@ -153,7 +155,7 @@ func (r *rig) gitServer() http.Handler {
 	r.must(err)
 	backend := filepath.Join(strings.TrimSpace(string(out)), "git-http-backend")
 	if _, err := os.Stat(backend); err != nil {
-		lacking(r.t, "git-http-backend", err.Error())
+		kerneltest.Lacking(r.t, "git-http-backend", err.Error())
 	}
 	root := r.t.TempDir()
 	script := `set -e

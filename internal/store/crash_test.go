@@ -14,8 +14,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mojoup/mojoup-node/internal/session"
 	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/internal/session"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // again runs one test of this binary in a process of its own, with
@@ -31,19 +33,6 @@ func again(t *testing.T, part string, attr *syscall.SysProcAttr) *exec.Cmd {
 
 // part is what a process started by again plays, "" in the test itself.
 func part() string { return os.Getenv("MOJOUP_STORE_TEST") }
-
-// needs skips a test that this kernel or user cannot run, or fails it where
-// every kernel test is obligatory.
-func needs(t *testing.T, wanted string, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1":
-		t.Fatalf("wanted %s, found: %v", wanted, err)
-	default:
-		t.Skipf("wanted %s, found: %v", wanted, err)
-	}
-}
 
 // A process that is killed between or within transactions leaves a store that
 // opens, with everything whose writing had returned, and each session with
@@ -287,7 +276,7 @@ func TestFullDisk(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) {
-			needs(t, "user namespaces", err)
+			kerneltest.Require(t, "user namespaces", err)
 		}
 		if err != nil || !strings.Contains(string(out), "--- PASS") {
 			t.Errorf("%v\n%s", err, out)
@@ -295,7 +284,7 @@ func TestFullDisk(t *testing.T) {
 		return
 	}
 	disk := part()
-	needs(t, "tmpfs in a user namespace", unix.Mount("tmpfs", disk, "tmpfs", 0, "size=600k,mode=700"))
+	kerneltest.Require(t, "tmpfs in a user namespace", unix.Mount("tmpfs", disk, "tmpfs", 0, "size=600k,mode=700"))
 	s, err := Open(ctx, filepath.Join(disk, "state"), Options{})
 	must(t, err)
 	create(t, s, "one", session.Running)

@@ -8,18 +8,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // need skips a test that this machine cannot run, and fails it instead where
 // kernel tests are obligatory.
 func need(t *testing.T, ok bool, wanted, found string) {
 	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1":
-		t.Fatalf("wanted %s, found %s", wanted, found)
-	default:
-		t.Skipf("wanted %s, found %s", wanted, found)
+	if !ok {
+		kerneltest.Lacking(t, wanted, found)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
@@ -53,7 +54,7 @@ func again() int {
 	} {
 		if err := step(); err != nil {
 			fmt.Fprintln(os.Stderr, "no run as an ordinary user:", err)
-			if os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1" {
+			if kerneltest.Obliged() {
 				return 1
 			}
 			return 0
@@ -99,12 +100,7 @@ func engine(tb testing.TB) *Engine {
 	if err == nil {
 		e, err = New(Options{})
 	}
-	if err != nil {
-		if os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1" {
-			tb.Fatalf("wanted a native sandbox, found: %v", err)
-		}
-		tb.Skipf("wanted a native sandbox, found: %v", err)
-	}
+	kerneltest.Require(tb, "a native sandbox", err)
 	tb.Cleanup(func() { e.Close() })
 	return e
 }

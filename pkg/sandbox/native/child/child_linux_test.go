@@ -11,18 +11,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // require skips, saying what is missing, or fails where that was forbidden.
 func require(t *testing.T, err error) {
 	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1":
-		t.Fatalf("wanted namespaces, found: %v", err)
-	default:
-		t.Skipf("wanted namespaces, found: %v", err)
-	}
+	kerneltest.Require(t, "namespaces", err)
 }
 
 func TestTryNamespaces(t *testing.T) { require(t, TryNamespaces(t.Context())) }
@@ -32,7 +28,7 @@ func TestTryListener(t *testing.T) { require(t, TryListener(t.Context())) }
 // TestAsOrdinaryUser runs the trials as somebody without privileges.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("is one already")
+		t.Skip("wanted root, who can become one, found an ordinary user")
 	}
 	require(t, TryNamespaces(t.Context()))
 	dir, err := os.MkdirTemp("", "child-test-")
@@ -109,7 +105,7 @@ func TestRefusals(t *testing.T) {
 func TestNoNamespaces(t *testing.T) {
 	require(t, TryNamespaces(t.Context()))
 	if os.Geteuid() == 0 {
-		t.Skip("root may map anybody")
+		t.Skip("wanted an ordinary user, found root, who may map anybody")
 	}
 	image, err := Load()
 	if err != nil {
