@@ -25,6 +25,7 @@ func TestB100_WhatDoesNothingIsSaid(t *testing.T) {
 		{`{"network":{"rules":[{"hosts":["a.example"]}],"deny":[{"hosts":["*.example"],"methods":["GET"]}]}}`, 0, "", ""},
 		{`{"network":{"rules":[{"hosts":["a.example"],"ports":[22,443],"protocol":"tcp"}],"deny":[{"hosts":["a.example"],"ports":[443]}]}}`, 0, "", ""},
 		{`{"network":{"rules":[{"hosts":["a.example"]}],"deny":[{"hosts":["b.example"]},{"hosts":["b.example"],"ports":[443]}]}}`, 79, "deny 2 adds nothing: deny 1 forbids all of it", "remove"},
+		{`{"network":{"rules":[{"hosts":["a.example"]}],"deny":[{"hosts":["b.example"],"ports":[443]},{"hosts":["b.example"]}]}}`, 55, "deny 1 adds nothing: deny 2 forbids all of it", "remove"},
 		{network(`{"hosts":["a.example"]},{"hosts":["*.x.example"]},{"hosts":["a.x.example"]}`), 72, "rule 3 adds nothing: rule 2 allows all of it", "remove"},
 		{network(`{"hosts":["a.x.example"]},{"hosts":["*.x.example"]}`), 22, "rule 1 adds nothing: rule 2", "remove"},
 		{network(`{"hosts":["a.example"]},{"hosts":["a.example"]}`), 46, "rule 2 adds nothing: rule 1", "remove"},

@@ -97,7 +97,6 @@ func (e *Effective) Digest() string {
 	type layerText struct {
 		Name        string
 		Rules, Deny []Rule
-		Tool        []Rule
 	}
 	var all struct {
 		Layers           []layerText
@@ -116,11 +115,7 @@ func (e *Effective) Digest() string {
 		for _, l := range e.layers {
 			text := layerText{Name: l.name}
 			for _, r := range l.allow.rules {
-				if r.tool {
-					text.Tool = append(text.Tool, r.from)
-				} else {
-					text.Rules = append(text.Rules, r.from)
-				}
+				text.Rules = append(text.Rules, r.from)
 			}
 			for _, r := range l.deny.rules {
 				text.Deny = append(text.Deny, r.from)
