@@ -262,7 +262,10 @@ func (a *attack) kernel() {
 	out := a.call(unix.SYS_SOCKET, num(unix.AF_INET), num(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), num(0))
 	anywhere := sockaddr(netip.MustParseAddrPort("192.0.2.1:53"))
 	a.must(a.call(unix.SYS_CONNECT, child.Result(out), child.Data(anywhere), num(len(anywhere))), "a packet past the proxy", unix.ENETUNREACH)
-	a.notWritable("/", ".check")
+	// The errno tells the layer: the mount's here, Landlock's there, where
+	// without it the lost capability would answer EPERM.
+	a.must(a.mkdir("/.check"), "making something in /", unix.EROFS)
+	a.must(a.call(unix.SYS_MKNODAT, num(cwd), child.Path("/dev/shm/.check"), num(unix.S_IFCHR|0o600), num(1<<8|3)), "making a device", unix.EACCES)
 	a.notWritable("/etc", ".check")
 }
 

@@ -425,16 +425,32 @@ func TestSweepEndsAHelper(t *testing.T) {
 
 // TestImpostorIsNotSwept: a session names a process of its own like a helper.
 func TestImpostorIsNotSwept(t *testing.T) {
-	w := newWorld(t)
-	b := open(t, w.spec()).(*box)
-	p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"bash", "-c", "exec -a mojoup-child sleep 600"}}, sandbox.Stdio{})
+	b := open(t, newWorld(t).spec()).(*box)
+	id := fmt.Sprintf("6%d", os.Getpid())
+	p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"bash", "-c", "exec -a mojoup-child sleep " + id}}, sandbox.Stdio{})
 	check(t, err)
-	pids, err := helpersOf("600")
+	for ctx := soon(t); !runs(t, "mojoup-child\x00"+id+"\x00"); {
+		check(t, ctx.Err())
+	}
+	pids, err := helpersOf(id)
 	check(t, err)
 	if len(pids) != 0 {
 		t.Errorf("took %v for helpers", pids)
 	}
 	check(t, p.Signal(unix.SIGKILL))
+}
+
+// runs reports whether some process has exactly this command line.
+func runs(t *testing.T, line string) bool {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	check(t, err)
+	for _, f := range all {
+		if got, err := os.ReadFile(f); err == nil && string(got) == line {
+			return true
+		}
+	}
+	return false
 }
 
 // TestDebuggers: a command may trace its own children.

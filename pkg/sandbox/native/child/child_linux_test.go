@@ -130,6 +130,31 @@ func TestNoNamespaces(t *testing.T) {
 	}
 }
 
+// TestOtherVersion: a node and a helper of two builds refuse each other.
+func TestOtherVersion(t *testing.T) {
+	require(t, Available())
+	image, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	h, err := image.Start(Options{ID: "version", UID: os.Geteuid(), GID: os.Getegid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Kill(t.Context())
+	packet := message{kind: msgNamespaces}.encode()
+	packet[0]++
+	if _, _, err := h.conn.WriteMsgUnix(packet, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.SetUp(t.Context(), nil)
+	var got *StageError
+	if !errors.As(err, &got) || got.Stage != StageProtocol || got.Errno != unix.EPROTO {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestImageIsSealed: what runs cannot be changed, nor be found as a file.
 func TestImageIsSealed(t *testing.T) {
 	require(t, Available())
