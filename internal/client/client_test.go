@@ -60,10 +60,15 @@ func serve(t *testing.T, n console.Node) (socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := console.Server(console.Options{Node: n})
+	srv := console.NewServer(console.Options{Node: n})
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(ln) }()
-	t.Cleanup(func() { _ = srv.Close(); <-done })
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		srv.Shutdown(over)
+		<-done
+	})
 	return socket
 }
 

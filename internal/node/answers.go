@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/session"
@@ -16,9 +18,17 @@ import (
 
 // Status answers what the node is and which sessions live. It never waits for
 // the checks of the start: while they run the verdict is pending.
-func (n *Node) Status(_ context.Context, c console.Caller) (api.Status, error) {
+func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error) {
 	if err := n.mayAsk(c); err != nil {
 		return api.Status{}, err
+	}
+	entries, err := n.leftovers(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
+	left := []string{}
+	for _, e := range entries {
+		left = append(left, strings.TrimSpace(fmt.Sprintf("session %s: %s %s", e.Session, e.Kind, e.Path)))
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -29,7 +39,7 @@ func (n *Node) Status(_ context.Context, c console.Caller) (api.Status, error) {
 		},
 		Verdict:  n.verdict(),
 		Sessions: n.liveLocked(),
-		Repaired: n.repaired,
+		Repaired: n.repaired, Leftovers: left,
 	}, nil
 }
 

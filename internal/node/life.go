@@ -1,11 +1,13 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,12 +28,41 @@ var (
 	errStopped    = errors.New("it was stopped")
 )
 
-const (
-	// hangUpGrace is how long a command has after SIGHUP or SIGTERM.
-	hangUpGrace = 5 * time.Second
-	// removeWithin bounds the teardown of one session.
-	removeWithin = 30 * time.Second
-)
+// overTime ends a session that has run for as long as its policy lets it.
+type overTime struct{ limit time.Duration }
+
+func (e overTime) Error() string { return "it reached its time limit of " + spelled(e.limit) }
+
+// spelled is a duration as policies write it: 8h, not 8h0m0s.
+func spelled(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Times bound how long an end takes. Zero fields mean the defaults.
+type Times struct {
+	// HangUp is how long a command has after SIGHUP or SIGTERM, 5 s.
+	HangUp time.Duration
+	// Remove bounds the teardown of one session, 30 s.
+	Remove time.Duration
+	// Patience is how much longer than its context a call into a part may
+	// last before the session goes on without it, 5 s.
+	Patience time.Duration
+}
+
+func (t Times) orDefault() Times {
+	return Times{
+		HangUp:   cmp.Or(t.HangUp, 5*time.Second),
+		Remove:   cmp.Or(t.Remove, 30*time.Second),
+		Patience: cmp.Or(t.Patience, 5*time.Second),
+	}
+}
 
 // life is one session on its way from asked for to gone. Its methods run in
 // the order of this file; only stop and the counters are called from outside.
@@ -101,15 +132,22 @@ func (l *life) stage(name string) {
 }
 
 func (l *life) run(ctx context.Context) api.Ended {
-	p, err := l.prepare(ctx)
+	// However far it has come: a client that takes nothing must not hold up an
+	// end that has begun.
+	hurry := context.AfterFunc(ctx, func() { l.client.Hurry(l.n.o.Times.HangUp) })
+	defer hurry()
+	p, err := bounded(ctx, l.n, func() (prepared, error) { return l.prepare(ctx) }, nil)
+	if err == nil {
+		err = l.record(ctx, p)
+	}
 	if err != nil {
+		if ctx.Err() != nil {
+			return endedEarly(because(ctx))
+		}
 		return refused(err)
 	}
-	if err := l.record(ctx, p); err != nil {
-		return refused(err)
-	}
-	code, err := l.carry(ctx, p)
-	return l.finish(context.WithoutCancel(ctx), code, err)
+	code, err, left := l.carry(ctx, p)
+	return l.finish(ctx, code, err, left)
 }
 
 // record writes the session and all of its undo down, before the first act.
@@ -131,47 +169,83 @@ func (l *life) record(ctx context.Context, p prepared) error {
 }
 
 // carry makes the sandbox, serves its way out, runs the command in it and
-// takes everything down again. The code is the command's own.
-func (l *life) carry(ctx context.Context, p prepared) (code int, err error) {
-	box, err := p.engine.Prepare(ctx, p.spec)
+// takes everything down again. The code is the command's own, err is why there
+// is none, and left says that something may be left of the sandbox.
+func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left error) {
+	box, err := bounded(ctx, l.n, func() (sandbox.Sandbox, error) { return p.engine.Prepare(ctx, p.spec) }, func(late sandbox.Sandbox) {
+		_ = late.Remove(context.WithoutCancel(ctx))
+	})
 	if err != nil {
-		return 0, cannotStart(err)
+		return 0, cannotStart(err), l.sweep(ctx)
 	}
 	wayOut := l.serveWayOut(ctx, p, box.Listener())
 	defer func() {
-		// On every path, whatever has become of ctx.
-		down, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWithin)
-		defer cancel()
-		l.stopping(down)
-		rerr := box.Remove(down)
-		wayOut()
-		if rerr == nil {
-			rerr = l.n.store.UndoAllDone(down, l.id)
+		if err != nil { // else the client has taken all that there was
+			l.client.Hurry(l.n.o.Times.HangUp)
 		}
-		if rerr != nil {
-			l.n.log.Error("teardown", "session", l.id, "err", rerr)
-			err = errors.Join(err, fmt.Errorf("tearing the sandbox down: %w", rerr))
-		}
+		left = l.remove(ctx, box, wayOut)
 	}()
 	l.stage("sandbox")
 	if err := l.move(ctx, session.Starting, nil); err != nil {
-		return 0, err
+		return 0, err, nil
 	}
-	enforced, err := box.Check(ctx)
+	enforced, err := bounded(ctx, l.n, func() (sandbox.Enforced, error) { return box.Check(ctx) }, nil)
 	if err != nil {
-		return 0, cannotStart(err)
+		return 0, cannotStart(err), nil
 	}
 	l.stage("self-check")
-	return l.command(ctx, p, box, enforced)
+	code, err = l.command(ctx, p, box, enforced)
+	return code, err, nil
+}
+
+// A teardownError says that something of a session may be left. Its undo
+// stays in the journal, and is tried again.
+type teardownError struct{ err error }
+
+func (e *teardownError) Error() string { return "taking the sandbox down: " + e.err.Error() }
+func (e *teardownError) Unwrap() error { return e.err }
+func (e *teardownError) Hint() string {
+	return "the node tries again every minute and when it starts; `mojoup-node status` names what is left"
+}
+
+// remove takes the sandbox down, on every path and whatever has become of ctx.
+func (l *life) remove(ctx context.Context, box sandbox.Sandbox, wayOut func()) error {
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
+	defer cancel()
+	l.stopping(down)
+	_, err := bounded(down, l.n, func() (struct{}, error) { return struct{}{}, box.Remove(down) }, nil)
+	wayOut()
+	if err == nil {
+		err = l.n.store.UndoAllDone(context.WithoutCancel(ctx), l.id)
+	}
+	if err != nil {
+		l.n.log.Error("teardown", "session", l.id, "err", err)
+		return &teardownError{err}
+	}
+	return nil
+}
+
+// sweep undoes a sandbox that could not be made. The engine has done so
+// already, and nothing but the journal knows where it could not.
+func (l *life) sweep(ctx context.Context) error {
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
+	defer cancel()
+	l.stopping(down)
+	pending, err := l.n.store.PendingOf(down, l.id)
+	if err == nil {
+		_, err = bounded(down, l.n, func() (struct{}, error) {
+			return struct{}{}, undo(down, l.n.store, pending, l.n.sweep, func(string) {})
+		}, nil)
+	}
+	if err != nil {
+		l.n.log.Error("undoing a failed start", "session", l.id, "err", err)
+		return &teardownError{err}
+	}
+	return nil
 }
 
 // cannotStart keeps an engine's sentence and makes it the node's refusal.
-func cannotStart(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return errClientGone
-	}
-	return fault.CannotRun("starting the sandbox: %w", err)
-}
+func cannotStart(err error) error { return fault.CannotRun("starting the sandbox: %w", err) }
 
 // serveWayOut serves the session's listener until the returned function is
 // called, which waits for the last connection.
@@ -202,31 +276,31 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	if err != nil {
 		return 0, fault.CannotRun("making the command's streams: %w", err)
 	}
+	defer pipes.close()
 	// Written before acted on: the command may ask who it is at once.
 	err = l.move(ctx, session.Running, func(row *store.Session) {
-		row.Stages, row.Enforced = l.stages, append(enforced, p.facts...)
+		row.Stages, row.Enforced = l.stages, slices.Concat(enforced, p.facts)
 	})
-	var proc sandbox.Process
-	if err == nil {
-		if proc, err = box.Exec(ctx, p.command, pipes.stdio); err != nil {
-			err = execFailed(err)
-		}
-	}
-	pipes.started()
-	if err == nil {
-		l.stage("command")
-		l.publish()
-		err = l.client.Started(api.Started{Session: l.show()})
-	}
-	if err != nil {
-		pipes.close()
-		return 0, err
-	}
-	exit, err := l.attend(ctx, box, proc, pipes)
 	if err != nil {
 		return 0, err
 	}
-	return exit.Code, nil
+	proc, err := bounded(ctx, l.n, func() (sandbox.Process, error) { return box.Exec(ctx, p.command, pipes.stdio) }, nil)
+	pipes.started(proc)
+	if err != nil {
+		return 0, execFailed(err)
+	}
+	l.stage("command")
+	l.publish()
+	if err := l.client.Started(api.Started{Session: l.show()}); err != nil {
+		return 0, errClientGone
+	}
+	pipes.serve()
+	if p.wall > 0 {
+		due := time.AfterFunc(p.wall, func() { l.stop(overTime{p.wall}) })
+		defer due.Stop()
+	}
+	exit, err := l.attend(ctx, box, proc)
+	return exit.Code, err
 }
 
 func execFailed(err error) error {
@@ -243,18 +317,12 @@ func execFailed(err error) error {
 // attend waits for the command while the client's signals and sizes reach it.
 // A session that is to end early gets SIGHUP or SIGTERM and some grace; what
 // is still there after that ends with the sandbox.
-func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Process, pipes *pipes) (sandbox.Exit, error) {
-	pipes.serve(proc)
-	defer pipes.close()
-	type ended struct {
-		exit sandbox.Exit
-		err  error
-	}
-	waited := make(chan ended, 1)
+func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Process) (sandbox.Exit, error) {
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	waited := make(chan ended, 1)
 	var waiter sync.WaitGroup
 	waiter.Go(func() {
-		exit, err := proc.Wait(waiting)
+		exit, err := bounded(waiting, l.n, func() (sandbox.Exit, error) { return proc.Wait(waiting) }, nil)
 		waited <- ended{exit, err}
 	})
 	defer waiter.Wait()
@@ -264,8 +332,8 @@ func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Pro
 	for {
 		select {
 		case e := <-waited:
-			if early := context.Cause(ctx); early != nil {
-				return e.exit, early
+			if ctx.Err() != nil {
+				return e.exit, context.Cause(ctx)
 			}
 			return e.exit, e.err
 		case size := <-l.client.Resizes():
@@ -276,61 +344,75 @@ func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Pro
 			done = nil
 			l.stopping(context.WithoutCancel(ctx))
 			_ = proc.Signal(goodbye(context.Cause(ctx)))
-			grace = time.After(hangUpGrace)
+			grace = time.After(l.n.o.Times.HangUp)
 		case <-grace:
 			return sandbox.Exit{}, context.Cause(ctx)
 		case <-box.Done():
-			select {
-			case e := <-waited:
-				return e.exit, e.err
-			case <-time.After(time.Second): // the exit may still be on its way
-				return sandbox.Exit{}, fault.CannotRun("the sandbox ended before its command")
-			}
+			return lastExit(waited)
 		}
 	}
 }
 
-// finish writes the end down and tells the client.
-func (l *life) finish(ctx context.Context, code int, err error) api.Ended {
-	ctx, cancel := context.WithTimeout(ctx, removeWithin)
+type ended struct {
+	exit sandbox.Exit
+	err  error
+}
+
+// lastExit is the command's exit where it came just before its sandbox ended.
+func lastExit(waited <-chan ended) (sandbox.Exit, error) {
+	select {
+	case e := <-waited:
+		return e.exit, e.err
+	case <-time.After(time.Second):
+		return sandbox.Exit{}, fault.CannotRun("the sandbox ended before its command")
+	}
+}
+
+// finish writes the end down and tells the client. Every verdict of the
+// session is in the store before.
+func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
 	defer cancel()
-	early := errors.Is(err, errStopped) || errors.Is(err, errNodeStops) || errors.Is(err, errClientGone) || errors.Is(err, context.Canceled)
-	ended := api.Ended{Code: code}
+	l.n.flush(last)
+	end := api.Ended{Code: code}
 	to, reason := session.Gone, ""
 	switch {
-	case early:
-		reason = because(err)
-		ended.Problem = &api.Problem{Code: "ended", Sentence: "the session was ended: " + reason, Exit: fault.ExitCannotRun}
-		ended.Code = ended.Problem.Exit
+	case err != nil && ctx.Err() != nil:
+		reason = because(ctx)
+		end = endedEarly(reason)
 	case err != nil:
-		f := fault.As(err)
-		to, reason = session.Failed, f.Sentence
-		ended.Problem = f.Problem()
-		ended.Code = f.Exit
-		if f.Exit < fault.ExitCannotRun {
-			ended.Code, ended.Problem.Exit = fault.ExitCannotRun, fault.ExitCannotRun
-		}
+		end = refused(err)
+		to, reason = session.Failed, end.Problem.Sentence
 	}
-	merr := l.move(ctx, to, func(row *store.Session) {
+	if left != nil {
+		to, reason = session.Failed, left.Error()
+		end.Notices = append(end.Notices, "warning: "+left.Error(), fault.As(left).Hint)
+	}
+	merr := l.move(last, to, func(row *store.Session) {
 		row.Ended, row.Reason, row.Stages = time.Now(), reason, l.stages
-		if ended.Problem == nil {
+		if end.Problem == nil {
 			row.ExitCode = &code
 		}
 	})
 	if merr != nil {
 		l.n.log.Error("writing the end of a session down", "session", l.id, "err", merr)
 	}
-	return ended
+	return end
+}
+
+// endedEarly is the end of a session that was ended before its command was.
+func endedEarly(reason string) api.Ended {
+	p := &api.Problem{Code: "ended", Sentence: "the session was ended: " + reason, Exit: fault.ExitCannotRun}
+	return api.Ended{Code: p.Exit, Problem: p}
 }
 
 // because says in words why a session ended early.
-func because(err error) string {
-	for _, e := range []error{errStopped, errNodeStops} {
-		if errors.Is(err, e) {
-			return e.Error()
-		}
+func because(ctx context.Context) string {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) {
+		cause = errClientGone // what its connection says
 	}
-	return errClientGone.Error()
+	return cause.Error()
 }
 
 // move writes a new state down, then shows it.

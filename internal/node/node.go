@@ -50,6 +50,8 @@ type Options struct {
 	Listener net.Listener
 	// Ready is called once the socket answers, if not nil.
 	Ready func()
+	// Times bound how long ends take.
+	Times Times
 }
 
 // Node is one running daemon.
@@ -66,6 +68,7 @@ type Node struct {
 	key        string // of this process, in the rows of its sessions
 
 	records chan recorded // verdicts on their way to the store
+	written chan struct{} // closed when nobody writes them any more
 
 	examined chan struct{} // closed once report is set
 	report   capability.Report
@@ -84,9 +87,10 @@ func New(o Options) (*Node, error) {
 	if o.Settings == nil || o.Examine == nil || o.Engines["native"] == nil || o.Engines["process"] == nil {
 		return nil, errors.New("BUG: node without settings, checks or engines")
 	}
+	o.Times = o.Times.orDefault()
 	n := &Node{
 		o: o, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: string(session.New()),
-		records: make(chan recorded, 1024), examined: make(chan struct{}),
+		records: make(chan recorded, 1024), written: make(chan struct{}), examined: make(chan struct{}),
 		live: map[session.ID]*life{}, changed: make(chan struct{}), repaired: []string{},
 	}
 	if n.log == nil {
@@ -169,6 +173,9 @@ func (n *Node) listen() (net.Listener, error) {
 	return ln, nil
 }
 
+// answerWithin is how long a node that ends goes on to answer.
+const answerWithin = 3 * time.Second
+
 // serve runs the long-lived parts until one of them says that it is over.
 func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	ctx, end := context.WithCancelCause(ctx)
@@ -176,16 +183,18 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	n.mu.Lock()
 	n.end, n.idle = end, time.Now()
 	n.mu.Unlock()
-	srv := console.Server(console.Options{Node: n, Logger: n.log})
+	srv := console.NewServer(console.Options{Node: n, Logger: n.log})
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		if err := srv.Serve(ln); err != nil && ctx.Err() == nil {
+		if err := srv.Serve(ln); err != nil {
 			end(fmt.Errorf("serving the socket: %w", err))
 		}
 	})
 	parts.Go(func() { n.examine(ctx) })
+	parts.Go(func() { n.sweepLater(ctx) })
+	unwritten := make(chan struct{})
 	var writer sync.WaitGroup
-	writer.Go(func() { n.writeRecords(context.WithoutCancel(ctx)) })
+	writer.Go(func() { n.writeRecords(context.WithoutCancel(ctx), unwritten) })
 	if n.o.Linger > 0 {
 		parts.Go(func() { n.linger(ctx) })
 	}
@@ -197,13 +206,11 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	cause := context.Cause(ctx)
 	n.stopSessions()
 	// Whoever asked is still answered; sessions have ended by now.
-	answering, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	answering, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
-	if srv.Shutdown(answering) != nil {
-		_ = srv.Close()
-	}
+	srv.Shutdown(answering)
 	parts.Wait()
-	close(n.records)
+	close(unwritten)
 	writer.Wait()
 	n.log.Info("node ends", "because", cause)
 	if errors.Is(cause, errEnough) || errors.Is(cause, errAsked) || errors.Is(cause, context.Canceled) {

@@ -34,6 +34,7 @@ type prepared struct {
 	authority  *leafcert.Authority
 	facts      []sandbox.Fact
 	notices    []string
+	wall       time.Duration // after which the session is ended, or 0
 }
 
 // prepare looks, reads the policy, chooses the engine and plans. It makes
@@ -62,6 +63,9 @@ func (l *life) prepare(ctx context.Context) (p prepared, err error) {
 		err = l.planSandbox(ctx, home, &p)
 	} else {
 		err = l.planProcess(&p)
+	}
+	if p.wall = p.policy.Limits.Wall; p.wall > 0 {
+		p.facts = append(p.facts, sandbox.Fact{Name: "time limit", Strength: sandbox.Held, Detail: spelled(p.wall) + ", then SIGTERM, and the end of everything inside " + spelled(l.n.o.Times.HangUp) + " later"})
 	}
 	l.stage("plan")
 	return p, err
@@ -138,7 +142,7 @@ func (n *Node) effective(ctx context.Context, home string, r repo.Repository, to
 		Cache: &n.registries, CacheDir: filepath.Join(n.o.Paths.State, "registries"),
 	}
 	return effective.Compose(ctx, effective.Input{
-		Top: r.Top, Given: own, Tool: tool,
+		Top: r.Top, Given: own, Tool: tool, Private: n.o.Settings.Prefixes("node.network.private"),
 		Find: func(ctx context.Context, name string) (registries.Found, error) {
 			return registries.Find(ctx, name, env)
 		},

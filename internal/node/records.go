@@ -26,10 +26,15 @@ func (l *life) verdict(v egress.Verdict) {
 	} else {
 		l.denied.Add(1)
 	}
-	l.n.records <- recorded{verdict: store.Verdict{Session: l.id, Outcome: api.Outcome{
+	r := recorded{verdict: store.Verdict{Session: l.id, Outcome: api.Outcome{
 		ID: v.ID, Time: v.Time, Allowed: v.Allowed, Host: v.Host, Port: int(v.Port),
 		Method: v.Method, Path: v.Path, Rule: v.Rule, Layer: v.Layer, Reason: v.Reason,
 	}}}
+	select {
+	case l.n.records <- r:
+	case <-l.n.written: // only of a session that the node could not end
+		l.n.log.Error("verdict after the end of the node", "session", l.id, "host", v.Host, "allowed", v.Allowed)
+	}
 }
 
 // flush returns once every verdict handed over so far is in the store.
@@ -37,6 +42,8 @@ func (n *Node) flush(ctx context.Context) {
 	done := make(chan struct{})
 	select {
 	case n.records <- recorded{flushed: done}:
+	case <-n.written:
+		return
 	case <-ctx.Done():
 		return
 	}
@@ -49,19 +56,36 @@ func (n *Node) flush(ctx context.Context) {
 // gatherFor is how long the writer gathers verdicts for one transaction.
 const gatherFor = 20 * time.Millisecond
 
-// writeRecords writes verdicts until the channel is closed, a batch at a time:
-// nobody on the way out ever waits for the disk.
-func (n *Node) writeRecords(ctx context.Context) {
-	for first := range n.records {
-		batch, waiting := gather(first, n.records)
-		if len(batch) > 0 {
-			if err := n.store.AddVerdicts(ctx, batch); err != nil {
-				n.log.Error("recording verdicts", "count", len(batch), "err", err)
+// writeRecords writes verdicts until told to end, a batch at a time: nobody on
+// the way out ever waits for the disk.
+func (n *Node) writeRecords(ctx context.Context, end <-chan struct{}) {
+	defer close(n.written)
+	for {
+		select {
+		case first := <-n.records:
+			n.writeBatch(ctx, first)
+		case <-end:
+			for {
+				select {
+				case first := <-n.records:
+					n.writeBatch(ctx, first)
+				default:
+					return
+				}
 			}
 		}
-		for _, w := range waiting {
-			close(w)
+	}
+}
+
+func (n *Node) writeBatch(ctx context.Context, first recorded) {
+	batch, waiting := gather(first, n.records)
+	if len(batch) > 0 {
+		if err := n.store.AddVerdicts(ctx, batch); err != nil {
+			n.log.Error("recording verdicts", "count", len(batch), "err", err)
 		}
+	}
+	for _, w := range waiting {
+		close(w)
 	}
 }
 
@@ -70,7 +94,7 @@ func (n *Node) writeRecords(ctx context.Context) {
 func gather(first recorded, more <-chan recorded) (batch []store.Verdict, waiting []chan<- struct{}) {
 	due := time.NewTimer(gatherFor)
 	defer due.Stop()
-	for r, ok := first, true; ok; {
+	for r := first; ; {
 		if r.flushed != nil {
 			return batch, append(waiting, r.flushed)
 		}
@@ -78,12 +102,11 @@ func gather(first recorded, more <-chan recorded) (batch []store.Verdict, waitin
 			return batch, waiting
 		}
 		select {
-		case r, ok = <-more:
+		case r = <-more:
 		case <-due.C:
 			return batch, waiting
 		}
 	}
-	return batch, waiting
 }
 
 // outcomes are the last verdicts of a session.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/session"
@@ -34,18 +36,9 @@ func Repair(ctx context.Context, s *store.Store, sweep func(context.Context, sto
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range pending {
-		did, err := sweep(ctx, e.Undo)
-		if err != nil {
-			done = append(done, fmt.Sprintf("session %s: could not undo: %v", e.Session, err))
-			continue
-		}
-		if did != "" {
-			done = append(done, fmt.Sprintf("session %s: %s", e.Session, did))
-		}
-		if err := s.UndoDone(ctx, e.Session, e.Seq); err != nil {
-			return done, err
-		}
+	say := func(line string) { done = append(done, line) }
+	if err := undo(ctx, s, pending, sweep, say); err != nil {
+		say(err.Error())
 	}
 	live, err := s.Sessions(ctx, store.Filter{Which: store.Live})
 	if err != nil {
@@ -61,6 +54,65 @@ func Repair(ctx context.Context, s *store.Store, sweep func(context.Context, sto
 		done = append(done, fmt.Sprintf("session %s: was %s when its node died, now lost", l.ID, l.State))
 	}
 	return done, nil
+}
+
+// undo carries out what is pending, in order, and notes what is done. What
+// fails does not keep the rest from being tried; the errors are returned.
+func undo(ctx context.Context, s *store.Store, pending []store.JournalEntry, sweep func(context.Context, store.Undo) (string, error), say func(string)) error {
+	var errs []error
+	for _, e := range pending {
+		did, err := sweep(ctx, e.Undo)
+		if did != "" {
+			say(fmt.Sprintf("session %s: %s", e.Session, did))
+		}
+		if err == nil {
+			err = s.UndoDone(ctx, e.Session, e.Seq)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("session %s: could not undo yet: %w", e.Session, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepEvery is how often a node tries again what it could not undo.
+const sweepEvery = time.Minute
+
+// sweepLater tries again what teardowns of this node left, until ctx ends.
+func (n *Node) sweepLater(ctx context.Context) {
+	again := time.NewTicker(sweepEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			n.sweepLeftovers(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) sweepLeftovers(ctx context.Context) {
+	left, err := n.leftovers(ctx)
+	if err == nil && len(left) > 0 {
+		_, err = bounded(ctx, n, func() (struct{}, error) {
+			return struct{}{}, undo(ctx, n.store, left, n.sweep, func(line string) { n.log.Warn("undone later", "did", line) })
+		}, nil)
+	}
+	if err != nil && ctx.Err() == nil {
+		n.log.Error("undoing what is left", "err", err)
+	}
+}
+
+// leftovers are the undo of sessions that have ended.
+func (n *Node) leftovers(ctx context.Context) ([]store.JournalEntry, error) {
+	pending, err := n.store.Pending(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.DeleteFunc(pending, func(e store.JournalEntry) bool { return n.live[e.Session] != nil }), nil
 }
 
 // sweep hands one undo to the part that wrote it.

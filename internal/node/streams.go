@@ -35,22 +35,25 @@ func (l *life) openPipes(terminal bool) (*pipes, error) {
 	return p, nil
 }
 
-// started gives the command's own end of stdin up: the command has it now.
-func (p *pipes) started() {
+// started gives the command's own end of stdin up, and takes its terminal
+// over. There is no command where it could not be started.
+func (p *pipes) started(proc sandbox.Process) {
 	if p.inside != nil {
 		_ = p.inside.Close()
+	}
+	if proc != nil {
+		p.screen = proc.Terminal()
 	}
 }
 
 // serve begins to copy. What the client types ends with the client's end of
 // file or with close.
-func (p *pipes) serve(proc sandbox.Process) {
-	if screen := proc.Terminal(); screen != nil {
-		p.screen, p.outside = screen, nil
-		p.copies.Go(func() { _, _ = io.Copy(screen, p.client.Stdin()) })
+func (p *pipes) serve() {
+	if p.screen != nil {
+		p.copies.Go(func() { _, _ = io.Copy(p.screen, p.client.Stdin()) })
 		// Ends when the terminal's last writer is gone, which the kernel
 		// reports as an error on the master side.
-		p.painted.Go(func() { _, _ = io.Copy(p.client.Stdout(), screen) })
+		p.painted.Go(func() { _, _ = io.Copy(p.client.Stdout(), p.screen) })
 		return
 	}
 	p.copies.Go(func() {

@@ -11,9 +11,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -46,15 +48,15 @@ type Node interface {
 	Shutdown(ctx context.Context, c Caller) error
 }
 
-// Options of a Handler.
+// Options of a Server.
 type Options struct {
 	Node   Node         // required
 	Logger *slog.Logger // nil discards
 }
 
-// Handler answers the API. It must be served with [ConnContext].
-func Handler(o Options) http.Handler {
-	h := handler{node: o.Node, log: o.Logger}
+// newHandler answers the API. It must be served with connContext.
+func newHandler(o Options, c *carried) http.Handler {
+	h := handler{node: o.Node, log: o.Logger, carried: c}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -90,16 +92,17 @@ func Handler(o Options) http.Handler {
 }
 
 type handler struct {
-	node Node
-	log  *slog.Logger
+	node    Node
+	log     *slog.Logger
+	carried *carried
 }
 
 type callerKey struct{}
 
-// ConnContext is for http.Server: it notes who is at the other end of a
+// connContext is for http.Server: it notes who is at the other end of a
 // connection. A connection whose peer the kernel does not name has no caller,
 // and each of its requests is refused.
-func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+func connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := peer(conn); ok {
 		return context.WithValue(ctx, callerKey{}, c)
 	}
@@ -175,13 +178,87 @@ func status(p *api.Problem) int {
 	}
 }
 
-// Server is an http.Server fit for the node's socket: heads are bounded in
-// time and size, bodies and streams are not.
-func Server(o Options) *http.Server {
-	return &http.Server{
-		Handler:           Handler(o),
-		ConnContext:       ConnContext,
+// A Server serves a node's socket.
+type Server struct {
+	http    http.Server
+	carried *carried
+}
+
+// NewServer makes one. Heads are bounded in time and size, bodies and streams
+// are not.
+func NewServer(o Options) *Server {
+	c := &carried{conns: map[net.Conn]bool{}}
+	return &Server{carried: c, http: http.Server{
+		Handler:           newHandler(o, c),
+		ConnContext:       connContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
+		// What a client does wrong with HTTP is nothing that an operator
+		// could act on.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}}
+}
+
+// Serve answers until Shutdown; then it returns nil.
+func (s *Server) Serve(ln net.Listener) error {
+	err := s.http.Serve(ln)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
 	}
+	return err
+}
+
+// Shutdown takes no new request, waits until those under way have been
+// answered and every session's client has been told its end, and closes what
+// is left when ctx ends. The node must have ended its sessions before.
+func (s *Server) Shutdown(ctx context.Context) {
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close()
+	}
+	stop := context.AfterFunc(ctx, s.carried.closeAll)
+	defer stop()
+	s.carried.wait()
+}
+
+// carried are the connections that carry sessions. The HTTP server forgets
+// them when they stop to speak HTTP.
+type carried struct {
+	mu     sync.Mutex // guards what follows
+	conns  map[net.Conn]bool
+	closed bool
+	ended  sync.WaitGroup // one for each of conns
+}
+
+// add reports whether another connection is still taken.
+func (c *carried) add(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.ended.Add(1)
+	c.conns[conn] = true
+	return true
+}
+
+func (c *carried) remove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.conns, conn)
+	c.ended.Done()
+}
+
+func (c *carried) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.conns {
+		_ = conn.Close()
+	}
+}
+
+func (c *carried) wait() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.ended.Wait()
 }

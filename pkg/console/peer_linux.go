@@ -31,11 +31,15 @@ func peer(conn net.Conn) (Caller, bool) {
 	if err != nil {
 		return Caller{}, false
 	}
-	// A peer that may not be looked at (another uid's) cannot be compared;
-	// whether its uid may call is then the node's to refuse.
 	theirs, err := os.Readlink("/proc/" + strconv.Itoa(int(cred.Pid)) + "/ns/user")
-	if err == nil && theirs != ours {
+	switch {
+	case err == nil && theirs != ours:
+		return Caller{}, false
+	case err != nil && int(cred.Uid) == os.Geteuid():
+		// One of our own can be looked at, unless it hides or has ended.
 		return Caller{}, false
 	}
+	// Another uid's may not be looked at; whether that uid may call is the
+	// node's to say.
 	return Caller{UID: int(cred.Uid), GID: int(cred.Gid), PID: int(cred.Pid)}, true
 }

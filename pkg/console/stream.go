@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -26,6 +28,9 @@ type Stream interface {
 	Stdin() io.ReadCloser
 	Stdout() io.Writer
 	Stderr() io.Writer
+	// Hurry bounds how long writes may still wait for a client that takes
+	// nothing, those under way included. Later ones then fail.
+	Hurry(within time.Duration)
 	// Resizes and Signals are what the client's terminal and its person ask.
 	Resizes() <-chan api.Size
 	Signals() <-chan int
@@ -46,6 +51,10 @@ func (h handler) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
+	if !h.carried.add(conn) {
+		return
+	}
+	defer h.carried.remove(conn)
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+api.Protocol+"\r\n\r\n"); err != nil {
 		return
 	}
@@ -75,8 +84,10 @@ type stream struct {
 	stdin   *inbox
 	resizes chan api.Size
 	signals chan int
+	hurried atomic.Bool
 
-	mu sync.Mutex // guards writes to conn: frames are whole
+	mu   sync.Mutex // guards writes to conn: frames are whole
+	torn bool       // a frame was cut off: nothing after it could be read
 }
 
 func newStream(conn net.Conn, in *bufio.Reader) *stream {
@@ -158,7 +169,19 @@ func (s *stream) Stderr() io.Writer           { return frameWriter{s, api.FrameS
 func (s *stream) Resizes() <-chan api.Size    { return s.resizes }
 func (s *stream) Signals() <-chan int         { return s.signals }
 
+// lastWord is how long the end of a session may wait for a client that had
+// been told to hurry.
+const lastWord = 2 * time.Second
+
+func (s *stream) Hurry(within time.Duration) {
+	s.hurried.Store(true)
+	_ = s.conn.SetWriteDeadline(time.Now().Add(within))
+}
+
 func (s *stream) end(e api.Ended) {
+	if s.hurried.Load() {
+		_ = s.conn.SetWriteDeadline(time.Now().Add(lastWord))
+	}
 	_ = s.writeJSON(api.FrameEnded, e)
 }
 
@@ -173,7 +196,25 @@ func (s *stream) writeJSON(kind api.FrameKind, v any) error {
 func (s *stream) write(kind api.FrameKind, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return api.WriteFrame(s.conn, kind, payload)
+	if s.torn {
+		return net.ErrClosed
+	}
+	whole := wholeWriter{w: s.conn}
+	err := api.WriteFrame(&whole, kind, payload)
+	s.torn = err != nil && whole.began
+	return err
+}
+
+// wholeWriter notes whether any of what was written went out.
+type wholeWriter struct {
+	w     io.Writer
+	began bool
+}
+
+func (w *wholeWriter) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	w.began = n > 0
+	return n, err
 }
 
 type frameWriter struct {

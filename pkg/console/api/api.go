@@ -29,6 +29,9 @@ type Status struct {
 	Verdict  Verdict   `json:"verdict"`
 	Sessions []Session `json:"sessions"` // live ones, oldest first; never null
 	Repaired []string  `json:"repaired"` // what this start undid of a dead one; never null
+	// Leftovers are what could not be undone yet of sessions that have ended;
+	// never null. The node tries again every minute and when it starts.
+	Leftovers []string `json:"leftovers"`
 }
 
 // Node says which process answers.
