@@ -1,0 +1,115 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// TestKilledHelperEndsTheSandbox kills each of the helper's two processes.
+func TestKilledHelperEndsTheSandbox(t *testing.T) {
+	for which, name := range []string{"outer process", "pid 1"} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, newWorld(t).spec()).(*box)
+			p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"sleep", "600"}}, sandbox.Stdio{})
+			check(t, err)
+			pids, err := helpersOf(b.spec.ID)
+			check(t, err)
+			if len(pids) != 2 || pids[0] != b.helper.PID() {
+				t.Fatalf("helpers %v, outer %d", pids, b.helper.PID())
+			}
+			check(t, unix.Kill(pids[which], unix.SIGKILL))
+			select {
+			case <-b.Done():
+			case <-soon(t).Done():
+				t.Fatal("the sandbox lives")
+			}
+			if exit, err := p.Wait(soon(t)); err != nil || exit.Code != 137 {
+				t.Errorf("the command: %+v, %v", exit, err)
+			}
+			if _, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"true"}}, sandbox.Stdio{}); !errors.Is(err, sandbox.ErrGone) {
+				t.Errorf("Exec: %v", err)
+			}
+			check(t, b.Remove(soon(t)))
+		})
+	}
+}
+
+// TestManyAtOnce starts, checks and removes sandboxes side by side: nothing of
+// one is seen by another, and all of them go.
+func TestManyAtOnce(t *testing.T) {
+	e := engine(t)
+	spec := newWorld(t).spec()
+	ctx := soon(t)
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			mine := spec
+			mine.ID = fmt.Sprintf("%s-%d", spec.ID, i)
+			if err := liveOnce(ctx, e, mine); err != nil {
+				t.Errorf("%s: %v", mine.ID, err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range 24 {
+		if pids, err := helpersOf(fmt.Sprintf("%s-%d", spec.ID, i)); err != nil || len(pids) > 0 {
+			t.Errorf("left: %v, %v", pids, err)
+		}
+	}
+}
+
+func liveOnce(ctx context.Context, e *Engine, spec sandbox.Spec) error {
+	b, err := e.Prepare(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer b.Listener().Close()
+	go serve(b.Listener())
+	if _, err := b.Check(ctx); err != nil {
+		return err
+	}
+	// Eight processes at most: ps of another's sandbox would show more.
+	p, err := b.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", "[ $(ls -d /proc/[0-9]* | wc -l) -lt 8 ]"}}, sandbox.Stdio{})
+	if err != nil {
+		return err
+	}
+	exit, err := p.Wait(ctx)
+	if err == nil && exit.Code != 0 {
+		err = errors.New("sees processes of others")
+	}
+	return errors.Join(err, b.Remove(ctx))
+}
+
+// TestRemoveIsBounded: a caller's writer that blocks holds Remove up for as
+// long as its context, and no longer.
+func TestRemoveIsBounded(t *testing.T) {
+	b := open(t, newWorld(t).spec())
+	w := blocked{entered: make(chan struct{}), free: make(chan struct{})}
+	_, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"echo", "x"}}, sandbox.Stdio{Stdout: w})
+	check(t, err)
+	<-w.entered
+	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := b.Remove(brief); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	<-b.Done() // all the same
+	close(w.free)
+	check(t, b.Remove(soon(t)))
+}
+
+type blocked struct{ entered, free chan struct{} }
+
+func (b blocked) Write(p []byte) (int, error) {
+	close(b.entered)
+	<-b.free
+	return len(p), nil
+}
