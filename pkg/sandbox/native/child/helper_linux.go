@@ -102,7 +102,7 @@ func (h *Helper) SetUp(ctx context.Context, ops []Op) (net.Listener, error) {
 	}
 	err = h.send(message{kind: msgOperations}, fd)
 	unix.Close(fd)
-	if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+	if err != nil && !hasLeft(err) {
 		return nil, err
 	}
 	// A helper that has left already has said why.
@@ -113,6 +113,11 @@ func (h *Helper) SetUp(ctx context.Context, ops []Op) (net.Listener, error) {
 	file := os.NewFile(uintptr(r.fd), "listener")
 	defer file.Close()
 	return net.FileListener(file)
+}
+
+// hasLeft reports whether sending failed because nobody is there any more.
+func hasLeft(err error) bool {
+	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
 func (h *Helper) await(ctx context.Context, from chan reply) (reply, error) {

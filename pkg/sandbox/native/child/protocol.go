@@ -97,6 +97,7 @@ const (
 	Strict   Flags = 8  // the source may not pass through a symbolic link
 	Single   Flags = 16 // a file with a second hard link is refused
 	IfThere  Flags = 32 // a missing mount point is left out
+	TheLink  Flags = 64 // source and target are a symbolic link, which itself is meant
 )
 
 // An Op is one operation.

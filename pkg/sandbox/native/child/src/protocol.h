@@ -58,6 +58,7 @@
 #define FLAG_STRICT   8 /* the source may not pass through a symbolic link */
 #define FLAG_SINGLE   16 /* a file with a second hard link is refused */
 #define FLAG_IFTHERE  32 /* a missing mount point is left out */
+#define FLAG_LINK     64 /* source and target are a symbolic link, which itself is meant */
 
 /* Stages: where something failed. */
 #define STAGE_PROTOCOL   1

@@ -56,9 +56,10 @@ static long look(int below, const char *path, uint64_t flags, uint64_t resolve)
 
 /* A place below the new root. Nothing in it may be a link: a link of the
  * repository would lead the mount elsewhere. */
-static long inside(const struct place *place, const char *path)
+static long inside(const struct place *place, const char *path, uint32_t flags)
 {
-	return look(place->root, relative(path), O_PATH,
+	/* With O_NOFOLLOW a link as the last name is opened itself. */
+	return look(place->root, relative(path), O_PATH | (flags & FLAG_LINK ? O_NOFOLLOW : 0),
 		    RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
@@ -141,17 +142,18 @@ static long status(long fd, struct statx *out)
 }
 
 static int is_dir(const struct statx *s) { return (s->stx_mode & S_IFMT) == S_IFDIR; }
+static int is_link(const struct statx *s) { return (s->stx_mode & S_IFMT) == S_IFLNK; }
 
 /* Puts a detached mount at target and closes it. */
 static int attach(const struct place *place, long tree, const struct operation *op, int dir, const char *target,
 		  struct failure *failure)
 {
-	long at = inside(place, target);
+	long at = inside(place, target, op->flags);
 	if (at == -ENOENT && op->flags & FLAG_MAKE) {
 		long r = dir ? make_dir(place, target, 0755) : make_file(place, target, 0444, "", 0);
 		if (r < 0)
 			return fail(failure, STAGE_MAKE, r, target);
-		at = inside(place, target);
+		at = inside(place, target, op->flags);
 	}
 	if (at < 0)
 		return fail(failure, STAGE_MOUNT, at, target);
@@ -172,13 +174,13 @@ static int bind_tree(const struct place *place, const struct operation *op, cons
 	if (op->flags & FLAG_IFTHERE) {
 		/* Before anything is cloned: a tree that is put nowhere costs a wait
 		 * for all processors when it is closed. */
-		long to = inside(place, target);
+		long to = inside(place, target, op->flags);
 		if (to < 0)
 			return to == -ENOENT ? 0 : fail(failure, STAGE_MOUNT, to, target);
 		sys(__NR_close, to);
 	}
 	if (op->flags & FLAG_INSIDE)
-		from = inside(place, source);
+		from = inside(place, source, op->flags);
 	else
 		from = look(AT_FDCWD, source, O_PATH,
 			    op->flags & FLAG_STRICT ? RESOLVE_NO_SYMLINKS : RESOLVE_NO_MAGICLINKS);
@@ -187,6 +189,8 @@ static int bind_tree(const struct place *place, const struct operation *op, cons
 	long r = from < 0 ? from : status(from, &stat);
 	if (r < 0)
 		return fail(failure, STAGE_SOURCE, r, source);
+	if (op->flags & FLAG_LINK && !is_link(&stat))
+		return fail(failure, STAGE_SOURCE, -EINVAL, source);
 	if (op->flags & FLAG_SINGLE && !is_dir(&stat) && stat.stx_nlink > 1)
 		return fail(failure, STAGE_SOURCE, -EMLINK, source);
 
