@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # Runs every fuzz test of the tree for the time given (default 10s), one after
-# the other. A tree without fuzz tests is a failure.
+# the other. A tree without fuzz tests is a failure, and so is one that finds
+# something.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
-ran=0
-while IFS=: read -r file func; do
-	echo "== $func ($file)"
-	go test "./$(dirname "$file")" -run '^$' -fuzz "^$func\$" -fuzztime "$time"
-	ran=$((ran + 1))
-done < <(git grep -E '^func Fuzz' -- '*_test.go' | sed -E 's/^([^:]+):func (Fuzz[A-Za-z0-9_]*).*/\1:\2/')
-[ "$ran" -gt 0 ] || { echo "no fuzz tests found" >&2; exit 1; }
-echo "$ran fuzz tests ran"
+found=$(grep -rE '^func Fuzz' --include='*_test.go' cmd internal pkg | sort) || { echo "no fuzz tests found" >&2; exit 1; }
+ran=0 failed=0
+while IFS=: read -r file declared; do
+	func=${declared#func }
+	func=${func%%(*}
+	printf '\n== %s (%s)\n' "$func" "$file"
+	if "${GO:-go}" test "./$(dirname "$file")" -run '^$' -fuzz "^$func\$" -fuzztime "$time"; then
+		ran=$((ran + 1))
+	else
+		failed=$((failed + 1))
+	fi
+done <<<"$found"
+printf '\n%s passed, %s failed, 0 skipped\n' "$ran" "$failed"
+[ "$failed" -eq 0 ]

@@ -22,6 +22,11 @@ test_packages() {
 	command -v gdb >/dev/null 2>&1 || echo gdb
 	command -v shellcheck >/dev/null 2>&1 || echo shellcheck
 	command -v setpriv >/dev/null 2>&1 || echo util-linux
+	[ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+	# The clients of the tests that install a real package.
+	command -v npm >/dev/null 2>&1 || echo nodejs npm
+	command -v python3 >/dev/null 2>&1 || echo python3
+	command -v pip >/dev/null 2>&1 || echo python3-pip
 }
 
 case "${1:-check}" in

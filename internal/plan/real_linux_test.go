@@ -266,6 +266,9 @@ func TestB47_RealGitInEveryArrangement(t *testing.T) {
 	for _, p := range people(t) {
 		for _, a := range arrangements {
 			t.Run(p.name+"/"+a.name, func(t *testing.T) {
+				if a.name != "main working tree" {
+					kerneltest.Long(t)
+				}
 				dir := p.place(t)
 				top := a.make(t, dir)
 				p.own(t, dir)
@@ -305,6 +308,9 @@ func TestB50_NothingOutlivesTheSession(t *testing.T) {
 	for _, p := range people(t) {
 		for _, a := range arrangements {
 			t.Run(p.name+"/"+a.name, func(t *testing.T) {
+				if a.name != "main working tree" {
+					kerneltest.Long(t)
+				}
 				dir := p.place(t)
 				top := a.make(t, dir)
 				p.own(t, dir)
@@ -341,6 +347,7 @@ func names(t *testing.T, dir string) string {
 
 // TestToolchains runs each program that this machine has.
 func TestToolchains(t *testing.T) {
+	kerneltest.Long(t)
 	e := engine(t)
 	p := people(t)[0]
 	dir := p.place(t)

@@ -111,6 +111,7 @@ func (m *machine) lines(f Found) []string {
 	return out
 }
 
+// TestFind is long by its table: one row for each way to say a host.
 func TestFind(t *testing.T) {
 	const npmDefault = `{"registry": "https://default.example/", "userconfig": "@H@/.npmrc", "globalconfig": "@H@/etc/npmrc", "fund": false}`
 	const pipDefault = `{"simple": "https://index.example/simple", "files": "files.example", "settings": [["user", "@H@/.config/pip/pip.conf"], ["global", "@H@/etc/pip.conf"]]}`

@@ -3,7 +3,8 @@ package repo
 import (
 	"bufio"
 	"bytes"
-	"os"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 )
@@ -145,7 +146,7 @@ func real(dir string) string {
 	}
 	if r, err := filepath.EvalSymlinks(dir); err == nil {
 		return r
-	} else if !os.IsNotExist(err) {
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return filepath.Clean(dir)
 	}
 	// What does not exist yet is placed below the part that does.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/sandboxtest"
 )
 
@@ -13,8 +14,9 @@ import (
 // (the switches of /proc/sys above all), so what differs is named row by row.
 func TestSuiteAsUser0(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skipf("wants user 0, found %d", os.Geteuid())
+		t.Skipf("wanted user 0, found %d", os.Geteuid())
 	}
+	kerneltest.Long(t)
 	engine(t) // skips where there can be none
 	sandboxtest.Test(t, func(t *testing.T) sandbox.Engine { return engine(t) }, sandboxtest.Options{
 		Confines: true,

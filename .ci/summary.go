@@ -1,0 +1,140 @@
+// The command summary reads `go test -json` and promises that nothing that
+// failed or was skipped goes unread: a failing test's output is shown at once,
+// every skipped test is named with its reason, and the last line counts them.
+// Where MOJOUP_REQUIRE_KERNEL=1, a skip that is not in its list is a failure.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// elsewhere are the skips that hide nothing, each with its cause.
+var elsewhere = []*regexp.Regexp{
+	regexp.MustCompile(`^\S*/?Test\S*(Tools|Soak)`),                 // make test-tools, make soak
+	regexp.MustCompile(`want(ed|s) (root|user 0|an ordinary user)`), // another run of the same tests is that user's
+	regexp.MustCompile(`x32 is amd64.s`),                            // this machine is the other one
+	regexp.MustCompile(`wanted (cargo|mvn), found none`),            // a registry that this machine does not use
+	regexp.MustCompile(`ordinary process leaves its orphans`),       // an engine without a sandbox has no init
+	regexp.MustCompile(`Fuzz\S+.*positions are not comparable`),     // what an input is, not what a machine lacks
+}
+
+// An event is one line of `go test -json`.
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64
+}
+
+// A summary is what has been read so far.
+type summary struct {
+	out                     io.Writer
+	said                    map[string][]string // by test, as long as it runs
+	passed, failed, skipped int
+	broken                  []string // packages
+	skips                   []string // name and reason
+}
+
+// read takes one line. What is no event is shown as it is.
+func (s *summary) read(line string) {
+	var e event
+	if json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
+		fmt.Fprintln(s.out, line)
+		return
+	}
+	pkg := e.Package
+	if i := strings.Index(pkg, "mojoup-node/"); i >= 0 {
+		pkg = pkg[i+len("mojoup-node/"):]
+	}
+	key := pkg + " " + e.Test
+	switch e.Action {
+	case "output":
+		s.said[key] = append(s.said[key], e.Output)
+	case "build-output":
+		fmt.Fprint(s.out, e.Output)
+	case "pass", "fail", "skip":
+		s.end(e, pkg, s.said[key])
+		delete(s.said, key)
+	}
+}
+
+func (s *summary) end(e event, pkg string, said []string) {
+	switch {
+	case e.Test == "" && e.Action == "fail":
+		s.broken = append(s.broken, pkg)
+		fmt.Fprintf(s.out, "FAIL  %-36s %6.1fs\n%s", pkg, e.Elapsed, strings.Join(said, ""))
+	case e.Test == "" && e.Action == "pass":
+		fmt.Fprintf(s.out, "ok    %-36s %6.1fs\n", pkg, e.Elapsed)
+	case e.Test == "":
+	case e.Action == "pass":
+		s.passed++
+	case e.Action == "skip":
+		s.skipped++
+		s.skips = append(s.skips, pkg+"."+e.Test+": "+reason(said))
+	default:
+		s.failed++
+		fmt.Fprintf(s.out, "\n--- FAIL %s %s (%.1fs)\n%s\n", pkg, e.Test, e.Elapsed, strings.Join(said, ""))
+	}
+}
+
+// reason is the last thing that a skipped test said.
+func reason(said []string) string {
+	for _, line := range slices.Backward(said) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "===") {
+			return line
+		}
+	}
+	return "no reason"
+}
+
+// foreign are the skips that hide something.
+func (s *summary) foreign() []string {
+	return slices.DeleteFunc(slices.Clone(s.skips), func(skip string) bool {
+		return slices.ContainsFunc(elsewhere, func(r *regexp.Regexp) bool { return r.MatchString(skip) })
+	})
+}
+
+// close says what there was and reports whether all is well.
+func (s *summary) close(obliged bool) bool {
+	slices.Sort(s.skips)
+	if len(s.skips) > 0 {
+		fmt.Fprintf(s.out, "\nskipped, and why:\n  %s\n", strings.Join(slices.Compact(s.skips), "\n  "))
+	}
+	good := s.failed == 0 && len(s.broken) == 0 && s.passed > 0
+	if bad := s.foreign(); obliged && len(bad) > 0 {
+		fmt.Fprintf(s.out, "\nskipped where nothing may be (MOJOUP_REQUIRE_KERNEL=1):\n  %s\n", strings.Join(bad, "\n  "))
+		good = false
+	}
+	if len(s.broken) > 0 {
+		fmt.Fprintf(s.out, "\npackages that failed: %s\n", strings.Join(s.broken, ", "))
+	}
+	fmt.Fprintf(s.out, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
+	return good
+}
+
+func main() {
+	s := &summary{out: os.Stdout, said: map[string][]string{}}
+	in := bufio.NewReader(os.Stdin)
+	for {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			s.read(strings.TrimSuffix(line, "\n"))
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "reading the results:", err)
+			os.Exit(1)
+		}
+	}
+	if !s.close(os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1") {
+		os.Exit(1)
+	}
+}

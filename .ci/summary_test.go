@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSummary(t *testing.T) {
+	const pass = `{"Action":"pass","Package":"m/mojoup-node/a","Test":"TestA"}` + "\n"
+	skip := func(test, why string) string {
+		return `{"Action":"output","Package":"a","Test":"` + test + `","Output":"    a_test.go:1: ` + why + `\n"}` + "\n" +
+			`{"Action":"output","Package":"a","Test":"` + test + `","Output":"--- SKIP: ` + test + `\n"}` + "\n" +
+			`{"Action":"skip","Package":"a","Test":"` + test + `"}` + "\n"
+	}
+	for name, tt := range map[string]struct {
+		in      string
+		obliged bool
+		good    bool
+		want    string
+	}{
+		"all well":        {pass, true, true, "1 passed, 0 failed, 0 skipped"},
+		"nothing ran":     {"", false, false, "0 passed"},
+		"skip":            {pass + skip("TestB", "wanted strace, found: none"), false, true, "a.TestB: a_test.go:1: wanted strace"},
+		"forbidden skip":  {pass + skip("TestB", "wanted strace, found: none"), true, false, "skipped where nothing may be"},
+		"another's skip":  {pass + skip("TestB", "wanted root, found user 1000"), true, true, "1 skipped"},
+		"soak":            {pass + skip("TestSoak", "wanted MOJOUP_SOAK"), true, true, "1 skipped"},
+		"failure":         {pass + `{"Action":"output","Package":"a","Test":"TestB","Output":"no bread\n"}` + "\n" + `{"Action":"fail","Package":"a","Test":"TestB"}`, false, false, "no bread"},
+		"does not build":  {pass + `{"Action":"build-output","ImportPath":"a","Output":"a.go:1: no\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "a.go:1: no"},
+		"not of go test":  {pass + "weather\n", false, true, "weather"},
+		"package's words": {pass + `{"Action":"output","Package":"a","Output":"panic: lost\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "panic: lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			s := &summary{out: &out, said: map[string][]string{}}
+			for line := range strings.Lines(tt.in) {
+				s.read(strings.TrimSuffix(line, "\n"))
+			}
+			if good := s.close(tt.obliged); good != tt.good || !strings.Contains(out.String(), tt.want) {
+				t.Errorf("good is %v, want %v; want %q in:\n%s", good, tt.good, tt.want, out.String())
+			}
+		})
+	}
+}
