@@ -59,12 +59,10 @@ func (h *Helper) start(ctx context.Context, m message, payload []byte, fds ...in
 	h.mu.Unlock()
 	if err := h.send(m, append([]int{file}, fds...)...); err != nil {
 		h.forget(c.tag)
-		select {
-		case <-h.done:
+		if hasLeft(err) {
 			return nil, ErrGone
-		default:
-			return nil, err
 		}
+		return nil, err
 	}
 	got, err := h.await(ctx, c.started)
 	if err != nil {
@@ -97,9 +95,14 @@ func (c *Running) Status() syscall.WaitStatus { return c.status }
 // command did.
 func (c *Running) Gone() <-chan struct{} { return c.helper.done }
 
-// Signal sends to the command's process group, nothing once it has ended.
+// Signal sends to the command's process group, nothing once it has ended, and
+// is [os.ErrProcessDone] once the sandbox has.
 func (c *Running) Signal(sig syscall.Signal) error {
-	return c.helper.send(message{kind: msgSignal, tag: c.tag, a: int32(sig)})
+	err := c.helper.send(message{kind: msgSignal, tag: c.tag, a: int32(sig)})
+	if hasLeft(err) {
+		return os.ErrProcessDone
+	}
+	return err
 }
 
 // Probe carries out system calls inside, one after the other.
