@@ -39,7 +39,11 @@ func (o policyOptions) compose(ctx context.Context, p Process) (*policy.Effectiv
 	if err != nil {
 		return nil, err
 	}
-	in := effective.Input{Top: top, Tool: o.tool, Find: finder(p, top)}
+	h, err := look(p)
+	if err != nil {
+		return nil, err
+	}
+	in := effective.Input{Top: top, Tool: o.tool, Private: h.settings.Prefixes("node.network.private"), Find: finder(p, top)}
 	if o.file != "" {
 		source, err := os.ReadFile(o.file)
 		if err != nil {

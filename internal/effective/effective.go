@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,6 +32,9 @@ type Input struct {
 	Given *Text
 	// Tool adds the hosts that a tool cannot do without, by name, or "".
 	Tool string
+	// Private are the ranges that the node's settings open. A registry preset
+	// may lead there: a company's mirror usually does.
+	Private []netip.Prefix
 	// Find answers where the package clients of this machine fetch from.
 	Find func(ctx context.Context, name string) (registries.Found, error)
 }
@@ -42,7 +46,7 @@ func Compose(ctx context.Context, in Input) (*policy.Effective, error) {
 	if err != nil {
 		return nil, err
 	}
-	presets, err := expand(ctx, layers, in.Find)
+	presets, err := expand(ctx, layers, in)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +87,7 @@ func add(layers []policy.Layer, name string, t Text) ([]policy.Layer, error) {
 // expand adds to the built-in presets those registry presets that the layers
 // name. Each is asked of its client, side by side; nobody pays for one that no
 // layer names.
-func expand(ctx context.Context, layers []policy.Layer, find func(context.Context, string) (registries.Found, error)) (policy.Presets, error) {
+func expand(ctx context.Context, layers []policy.Layer, in Input) (policy.Presets, error) {
 	presets := policy.BuiltinPresets()
 	var wanted []string
 	for _, name := range policy.RegistryPresets() {
@@ -95,14 +99,14 @@ func expand(ctx context.Context, layers []policy.Layer, find func(context.Contex
 	errs := make([]error, len(wanted))
 	var asked sync.WaitGroup
 	for i, name := range wanted {
-		asked.Go(func() { found[i], errs[i] = find(ctx, name) })
+		asked.Go(func() { found[i], errs[i] = in.Find(ctx, name) })
 	}
 	asked.Wait()
 	for i, name := range wanted {
 		if errs[i] != nil {
 			return nil, fmt.Errorf("preset %q: %w", name, errs[i])
 		}
-		presets = presets.With(name, rules(found[i]))
+		presets = presets.With(name, rules(found[i], in.Private))
 	}
 	return presets, nil
 }
@@ -153,10 +157,10 @@ func names(d *policy.Document, preset string) bool {
 }
 
 // rules are a registry's hosts as policy wants them.
-func rules(f registries.Found) []policy.Rule {
+func rules(f registries.Found, private []netip.Prefix) []policy.Rule {
 	out := make([]policy.Rule, 0, len(f.Hosts))
 	for _, h := range f.Hosts {
-		out = append(out, policy.Rule{Hosts: []string{h.Name}, Ports: []uint16{h.Port}})
+		out = append(out, policy.Rule{Hosts: []string{h.Name}, Ports: []uint16{h.Port}, Addresses: private})
 	}
 	return out
 }
