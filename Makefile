@@ -4,6 +4,7 @@ TAGS    := osusergo,netgo
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATIC  := -linkmode external -extldflags "-static" -X github.com/mojoup/mojoup-node/internal/cli.version=$(VERSION)
 CHILD   := pkg/sandbox/native/child
+SOAK    ?= 1h
 
 .DEFAULT_GOAL := build
 .PHONY: help build try test test-go test-tools soak lint fmt generate check-generated cross fuzz bench deps install clean ci
@@ -53,11 +54,11 @@ fuzz: ## fuzz each parser of foreign bytes for a minute
 bench: build ## start and proxy costs beside bare floors, as docs/benchmarks.md shows them
 	./mojoup-node bench
 
-test-tools: build ## real agent tools from npm in real sessions (minutes, downloads)
-	MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 30m ./internal/realtest/...
+test-tools: helper ## real agent tools from npm in real sessions (minutes, downloads)
+	MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 30m -v -run Tools ./internal/realtest
 
-soak: build ## many sessions, many kills, for an hour
-	MOJOUP_SOAK=1 $(GO) test -count=1 -timeout 90m -run Soak ./internal/...
+soak: helper ## many sessions, many kills, for SOAK (default 1h)
+	MOJOUP_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run Soak ./internal/realtest
 
 install: build ## install to PREFIX (default /usr/local)
 	install -D -m 0755 mojoup-node $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mojoup-node

@@ -116,11 +116,17 @@ func onPath(dir string) rigOption { return func(r *rig) { r.path = append(r.path
 // newRig starts a node. Names are pointed at the addresses beside them.
 func newRig(t *testing.T, who somebody, hosts map[string]string, options ...rigOption) *rig {
 	t.Helper()
-	programs(t, "unshare", "setpriv", "mount", "git")
+	r := place(t, who, hosts, options...)
 	node, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.must(err)
+	r.start(node)
+	return r
+}
+
+// place is a rig without a node.
+func place(t *testing.T, who somebody, hosts map[string]string, options ...rigOption) *rig {
+	t.Helper()
+	programs(t, "unshare", "setpriv", "mount", "git")
 	dir, err := os.MkdirTemp(tmp, "rig-")
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +148,6 @@ func newRig(t *testing.T, who somebody, hosts map[string]string, options ...rigO
 	if said, err := r.outside("git", "-C", r.repo, "init", "-q", "-b", "main").run(); err != nil {
 		t.Fatalf("git init: %v\n%s", err, said.all())
 	}
-	r.start(node)
 	return r
 }
 
