@@ -202,7 +202,7 @@ func render(p Plan) string {
 	}
 	fmt.Fprintln(&b)
 	for _, g := range s.Protect {
-		name := map[sandbox.Guard]string{sandbox.Pin: "pin", sandbox.Freeze: "freeze", sandbox.Thaw: "thaw", sandbox.HoldDir: "hold dir", sandbox.HoldFile: "hold file"}[g.Guard]
+		name := map[sandbox.Guard]string{sandbox.Pin: "pin", sandbox.Freeze: "freeze", sandbox.Thaw: "thaw", sandbox.HoldDir: "hold dir", sandbox.HoldFile: "hold file", sandbox.Shelter: "shelter"}[g.Guard]
 		fmt.Fprintf(&b, "%-10s %s\n", name, g.Path)
 	}
 	fmt.Fprintf(&b, "\n%s\n\n", strings.Join(s.Env, "\n"))

@@ -191,6 +191,17 @@ func (r *Repository) entry(path string) (sandbox.Entry, error) {
 		e.Is = sandbox.Missing
 	case err != nil:
 		return e, unreadable(path, err)
+	case info.Mode()&fs.ModeSymlink != 0 && sheltered(path) != path:
+		e.Is, e.Sheltered, e.Held = sandbox.Missing, true, true
+		if info, err := lstat(sheltered(path)); err == nil {
+			e.Is = sandbox.SpecialFile
+			if info.Mode().IsRegular() {
+				e.Is = sandbox.RegularFile
+			}
+			if _, _, links := identity(info); links > 1 {
+				e.Shared = path
+			}
+		}
 	case info.Mode()&fs.ModeSymlink != 0:
 		e.Is = sandbox.SymbolicLink
 	case info.Mode().IsRegular():
@@ -204,6 +215,15 @@ func (r *Repository) entry(path string) (sandbox.Entry, error) {
 		e.Is = sandbox.SpecialFile
 	}
 	return e, nil
+}
+
+// sheltered is where the file at path really stands: in the directory into
+// which a session has it moved, or at path itself.
+func sheltered(path string) string {
+	if to, err := os.Readlink(path); err == nil && to == sandbox.ShelterLink(path) {
+		return filepath.Join(filepath.Dir(path), to)
+	}
+	return path
 }
 
 // sharedBelow names the first file below dir with another hard link. Of a git

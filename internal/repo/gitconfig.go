@@ -50,7 +50,7 @@ func (c gitConfig) with(path string) (gitConfig, error) {
 
 // readGitConfig reads one file; a missing one is empty, as it is for git.
 func readGitConfig(path string) (gitConfig, error) {
-	b, err := readSmall(path, maxGitConfig)
+	b, err := readSmall(sheltered(path), maxGitConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

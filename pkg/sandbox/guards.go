@@ -38,6 +38,9 @@ type Entry struct {
 	// Held says that this is another session's placeholder: it goes when that
 	// session ends, so this one must hold it as well.
 	Held bool
+	// Sheltered says that the file stands in its [ShelterDir], with the link to
+	// it at the path: Is and Shared are the file's own.
+	Sheltered bool
 	// Closed says that the session's user can neither make nor rename anything
 	// in the directory above, nor get the right to: nothing has to be held or
 	// pinned there.
@@ -95,6 +98,7 @@ const (
 	holdDir  absence = iota // an empty directory, which git never shows
 	holdFile                // a file, where a directory would break the host's git
 	makeDir                 // Thaw makes it: git inside needs to write there
+	shelter                 // a link to where the file would be
 	skip                    // left alone
 )
 
@@ -110,9 +114,9 @@ type guard struct {
 }
 
 // guards is the one table of protected paths, for every engine: ancestors
-// stand before descendants. Why directories: a read-only mount over a single
-// file is dropped by the kernel when the host replaces that file by rename, as
-// git does with its config and editors do with everything.
+// stand before descendants. Why directories and shelters: a read-only mount
+// over a single file is dropped by the kernel when the host replaces that file
+// by rename, as git does with its config and editors do with everything.
 var guards = []guard{
 	// A linked worktree: all of the common directory is read-only but for what
 	// a commit writes, so that no protection hangs on a file that git replaces.
@@ -127,15 +131,16 @@ var guards = []guard{
 
 	// A main working tree: its git directory must stay writable.
 	{inGitDir, "", mainTree, Pin, skip, "", false, "renamed, another one with hooks could take its place"},
-	{inGitDir, "config", mainTree, Freeze, holdFile, "", false, "it makes the host's git run programs"},
+	{inGitDir, "config", mainTree, Shelter, shelter, "", false, "it makes the host's git run programs"},
 	{inGitDir, "commondir", mainTree, HoldFile, holdFile, ".", false, "it would send the host's git to another config and other hooks"},
 	{inGitDir, "hooks", mainTree, Freeze, holdDir, "", false, "the host's git runs them"},
 	{inGitDir, "info", mainTree, Freeze, holdDir, "", false, "attributes choose which filters the host's git runs"},
 	{inGitDir, "worktrees", mainTree, Freeze, holdDir, "", false, "each worktree's commondir, gitdir and config.worktree redirect the host's git"},
 
 	// Both. config.worktree as a directory ends every git command on the host
-	// once extensions.worktreeConfig is on; as an empty file it means nothing.
-	{inGitDir, "config.worktree", anyGit, Freeze, holdFile, "", false, "it makes the host's git run programs"},
+	// once extensions.worktreeConfig is on; as a link to nothing it means
+	// nothing.
+	{inGitDir, "config.worktree", anyGit, Shelter, shelter, "", false, "it makes the host's git run programs"},
 	{inGitDir, "modules", anyGit, Freeze, holdDir, "", false, "the host's git status runs in each submodule with its config"},
 	{inTree, ".git", gitFile, Freeze, skip, "", false, "it says which git directory the host's git obeys"},
 
@@ -246,6 +251,10 @@ func Guards(t Tree) ([]Protection, []Fact, error) {
 		if entry.Closed && (entry.Is == Missing || g.do == Pin) {
 			continue
 		}
+		if entry.Closed && g.do == Shelter && !entry.Sheltered {
+			// Whoever runs the session can move nothing there, nor replace it.
+			g.do = Freeze
+		}
 		if p, ok := g.protection(path, entry.Is == Missing || entry.Held); ok {
 			out = append(out, p)
 		}
@@ -259,7 +268,7 @@ func (g guard) protection(path string, missing bool) (Protection, bool) {
 		p.Content = g.content
 		return p, true
 	}
-	if !missing {
+	if g.do == Shelter || !missing {
 		return p, true
 	}
 	switch g.missing {
@@ -287,6 +296,9 @@ func refuse(g guard, path string, e Entry) error {
 	case e.Is == RegularFile && (g.do == Thaw || g.do == Pin):
 		problem = "it is a file where git has a directory"
 		advice = "look at the repository with git fsck"
+	case e.Is == Directory && g.do == Shelter:
+		problem = "it is a directory where git has a file"
+		advice = "remove it"
 	case e.Shared != "" && !g.lenient:
 		problem = fmt.Sprintf("%s has another hard link, through which it could be written", e.Shared)
 		advice = "replace it by a copy of itself: cp -p FILE FILE.new && mv FILE.new FILE"
@@ -348,7 +360,7 @@ func strengths(t Tree, shared []string) []Fact {
 	case t.GitDir == "":
 		git.Strength, git.Detail = Weaker, "no git repository here: one made inside brings its own hooks"
 	case !t.Linked():
-		git.Strength, git.Detail = Weaker, "a main working tree: git on the host that replaces .git/config (git config, git remote add) ends its protection for this session; a linked worktree does not have this gap"
+		git.Detail = "read-only: hooks, info, modules, worktrees, and config, which stands in a directory of its own meanwhile so that git on the host may replace it"
 	}
 	settings := Fact{Name: "editor and agent settings", Strength: Held, Detail: "read-only; missing ones are held by empty directories"}
 	if len(shared) > 0 {

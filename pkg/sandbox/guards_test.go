@@ -55,7 +55,7 @@ var (
 func with(t Tree, targets ...string) Tree { t.Targets = targets; return t }
 
 // guardName spells a guard in golden files.
-var guardName = map[Guard]string{Pin: "pin", Freeze: "freeze", Thaw: "thaw", HoldDir: "hold dir", HoldFile: "hold file"}
+var guardName = map[Guard]string{Pin: "pin", Freeze: "freeze", Thaw: "thaw", HoldDir: "hold dir", HoldFile: "hold file", Shelter: "shelter"}
 
 func TestGuardsGolden(t *testing.T) {
 	dir := Entry{Is: Directory}

@@ -24,6 +24,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -183,7 +184,24 @@ const (
 	// HoldFile holds a missing path by a file with Content, made before and
 	// removed after if unchanged.
 	HoldFile
+	// Shelter is for a file that programs of the host replace by rename, which
+	// drops a mount over it. Before, the file is moved into a directory of its
+	// own, [ShelterDir], and a symbolic link to it takes its name; both are
+	// read-only inside. Programs that follow the link, as git does, then
+	// replace the file within the directory, where its protection does not
+	// hang on it. A missing file is held likewise. After, the file is moved
+	// back.
+	Shelter
 )
+
+// ShelterDir is the directory into which [Shelter] moves the file at path.
+func ShelterDir(path string) string { return path + ".held" }
+
+// ShelterLink is what the symbolic link at a sheltered path holds.
+func ShelterLink(path string) string {
+	name := filepath.Base(path)
+	return filepath.Join(ShelterDir(name), name)
+}
 
 // A Protection keeps one path of a writable mount from being changed inside.
 type Protection struct {

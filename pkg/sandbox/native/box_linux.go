@@ -19,6 +19,7 @@ type box struct {
 	helper   *child.Helper // nil until it has been started
 	listener net.Listener
 	held     []*hold
+	bare     []string // files that could not be sheltered
 
 	removing chan struct{}  // holds one token: Remove is done by one at a time
 	gone     chan struct{}  // closed when the helper has ended

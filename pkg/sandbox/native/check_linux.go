@@ -281,6 +281,10 @@ func attacks(s sandbox.Spec) *attack {
 			a.pinned(p.Path, name)
 		case sandbox.Freeze, sandbox.HoldDir, sandbox.HoldFile:
 			a.notWritable(p.Path, name)
+		case sandbox.Shelter:
+			a.notWritable(sandbox.ShelterDir(p.Path), name)
+			a.pinned(sandbox.ShelterDir(p.Path), name)
+			a.pinned(p.Path, name)
 		}
 	}
 	for _, c := range s.Checks {
@@ -323,5 +327,5 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 	if len(broken) > 0 {
 		return nil, &CheckError{Broken: broken}
 	}
-	return facts(b.spec, b.abi), nil
+	return append(facts(b.spec, b.abi), unshelteredFacts(b.bare)...), nil
 }

@@ -203,9 +203,15 @@ func protectOps(s sandbox.Spec) []child.Op {
 			op.A |= ro
 		case sandbox.Thaw:
 			op.B = ro
+		case sandbox.Shelter:
+			op.A, op.Flags = op.A|ro, op.Flags|child.TheLink
 		}
 		if m.Kind == sandbox.Scratch { // nothing of the host: made inside
 			ops = append(ops, heldInside(p)...)
+		}
+		if p.Guard == sandbox.Shelter {
+			dir := sandbox.ShelterDir(p.Path)
+			ops = append(ops, child.Op{Code: child.Bind, Flags: child.Inside, First: dir, Second: dir, A: op.A})
 		}
 		ops = append(ops, op)
 	}
@@ -218,6 +224,11 @@ func heldInside(p sandbox.Protection) []child.Op {
 		return []child.Op{{Code: child.Dir, First: p.Path, C: 0o755}}
 	case sandbox.HoldFile:
 		return []child.Op{{Code: child.File, First: p.Path, C: 0o644, Blob: []byte(p.Content)}}
+	case sandbox.Shelter:
+		return []child.Op{
+			{Code: child.Dir, First: sandbox.ShelterDir(p.Path), C: 0o755},
+			{Code: child.Link, First: p.Path, Second: sandbox.ShelterLink(p.Path)},
+		}
 	}
 	return nil
 }

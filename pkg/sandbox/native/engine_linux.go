@@ -87,6 +87,8 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if b.held, err = holdAll(spec); err != nil {
 		return nil, err
 	}
+	spec, b.bare = unsheltered(spec, b.held)
+	b.spec = spec
 	id := spec.Identity
 	b.helper, err = e.image.Start(child.Options{ID: spec.ID, UID: id.UID, GID: id.GID, Groups: id.Groups})
 	if err != nil {

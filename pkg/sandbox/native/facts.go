@@ -40,6 +40,16 @@ func identity(id sandbox.Identity) sandbox.Fact {
 	return f
 }
 
+// unshelteredFacts says what a file that could not be moved is worth.
+func unshelteredFacts(bare []string) []sandbox.Fact {
+	var out []sandbox.Fact
+	for _, file := range bare {
+		out = append(out, sandbox.Fact{Name: "protected file", Strength: sandbox.Weaker,
+			Detail: file + " could not be put into a directory of its own here: a program of the host that replaces it ends its protection"})
+	}
+	return out
+}
+
 func extra(groups []int, gid int) bool {
 	for _, g := range groups {
 		if g != gid {

@@ -49,7 +49,8 @@ func example() sandbox.Spec {
 		},
 		Protect: []sandbox.Protection{
 			{Path: "/home/u/repo/.git", Guard: sandbox.Pin},
-			{Path: "/home/u/repo/.git/config", Guard: sandbox.Freeze},
+			{Path: "/home/u/repo/.git/config", Guard: sandbox.Shelter},
+			{Path: "/home/u/repo/.git/hooks", Guard: sandbox.Freeze},
 			{Path: "/home/u/repo/.git/commondir", Guard: sandbox.HoldFile, Content: "."},
 			{Path: "/home/u/repo/.git/logs", Guard: sandbox.Thaw},
 			{Path: "/home/u/repo/.mojoup", Guard: sandbox.HoldDir},
@@ -156,7 +157,7 @@ var opNames = map[child.Code]string{
 	child.Seal: "seal", child.Filter: "filter",
 }
 
-var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there"}
+var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link"}
 
 // TestGoldenRefusals shows the filter as a table, so that a change of it is
 // seen by whoever reviews one.

@@ -19,6 +19,8 @@ type placeholder struct {
 	file    bool
 	content string
 	useful  bool // a directory that git writes to: one that was there stays
+	// shelter is the file that is moved into the directory, empty for none.
+	shelter string
 }
 
 // placeholders lists, from the Spec alone, what Prepare may make on the host.
@@ -35,6 +37,8 @@ func placeholders(s sandbox.Spec) []placeholder {
 			out = append(out, placeholder{path: on, useful: p.Guard == sandbox.Thaw})
 		case sandbox.HoldFile:
 			out = append(out, placeholder{path: on, file: true, content: p.Content})
+		case sandbox.Shelter:
+			out = append(out, placeholder{path: sandbox.ShelterDir(on), shelter: on})
 		}
 	}
 	return out
@@ -47,6 +51,7 @@ type hold struct {
 	placeholder
 	lock *os.File
 	made bool // by this sandbox
+	bare bool // the file could not be moved into its shelter
 }
 
 func holdAll(s sandbox.Spec) (held []*hold, err error) {
@@ -85,7 +90,17 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 			return nil, err
 		}
 		if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil && p.isStill(parent, lock) {
-			return &hold{p, lock, made}, nil
+			h := &hold{placeholder: p, lock: lock, made: made}
+			if p.shelter == "" {
+				return h, nil
+			}
+			err := asUser(id, func() error { return p.moveIn(parent, lock) })
+			if err == nil || errors.Is(err, errNoShelter) {
+				h.bare = err != nil
+				return h, nil
+			}
+			_, rerr := h.release()
+			return nil, errors.Join(err, rerr)
 		}
 		lock.Close()
 	}
@@ -103,7 +118,7 @@ func (p placeholder) make(parent int) error {
 	name := path.Base(p.path)
 	if !p.file {
 		mode := uint32(0o755)
-		if !p.useful {
+		if !p.useful && p.shelter == "" {
 			mode = 0o700 // nobody else has anything to look for there, or to lock
 		}
 		return unix.Mkdirat(parent, name, mode)
@@ -172,6 +187,11 @@ func (p placeholder) remove(file *os.File) (removed bool, err error) {
 	defer unix.Close(parent)
 	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !p.isStill(parent, file) {
 		return false, nil
+	}
+	if p.shelter != "" {
+		if done, err := p.moveOut(parent, file); !done || err != nil {
+			return false, err
+		}
 	}
 	flags := unix.AT_REMOVEDIR
 	if p.file {

@@ -21,6 +21,7 @@ const (
 	undoHelper = "native-helper" // end the helper of ID
 	undoDir    = "native-dir"    // remove the directory Path if it is empty
 	undoFile   = "native-file"   // remove the file Path if it holds Content
+	undoMove   = "native-move"   // move the sheltered file back to Path
 )
 
 // Undo lists what Prepare may leave: processes first, since a placeholder
@@ -31,8 +32,11 @@ func (*Engine) Undo(s sandbox.Spec) []sandbox.Undo {
 	for i := len(all) - 1; i >= 0; i-- { // deepest first
 		p := all[i]
 		u := sandbox.Undo{Kind: undoDir, Path: p.path, ID: s.ID}
-		if p.file {
+		switch {
+		case p.file:
 			u.Kind, u.Content = undoFile, p.content
+		case p.shelter != "":
+			u.Kind, u.Path = undoMove, p.shelter
 		}
 		out = append(out, u)
 	}
@@ -47,6 +51,8 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 		return sweepHelper(ctx, u.ID)
 	case undoFile:
 		p.file, p.content = true, u.Content
+	case undoMove:
+		p.path, p.shelter = sandbox.ShelterDir(u.Path), u.Path
 	case undoDir:
 	default:
 		return "", fmt.Errorf("undo %q: not of the native engine", u.Kind)
@@ -55,7 +61,10 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 		return "", err
 	}
 	removed, err := p.sweep()
-	if removed {
+	switch {
+	case removed && p.shelter != "":
+		did = "moved " + u.Path + " back to its place"
+	case removed:
 		did = "removed the placeholder " + u.Path
 	}
 	return did, err

@@ -160,7 +160,7 @@ func validateProtections(s sandbox.Spec) error {
 		if err := clean(field, p.Path); err != nil {
 			return err
 		}
-		if p.Guard > sandbox.HoldFile {
+		if p.Guard > sandbox.Shelter {
 			return wrong(field, "unknown guard %d", p.Guard)
 		}
 		m := covering(s.Mounts, p.Path)

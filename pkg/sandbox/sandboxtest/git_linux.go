@@ -36,6 +36,40 @@ func testB47MainTree(t *testing.T, s *suite) {
 	if got := p.git(t, p.repo, "log", "-1", "--format=%s", "topic"); strings.TrimSpace(got) != "second" {
 		t.Errorf("the host sees %q", got)
 	}
+	hostActs(t, p, b, p.repo)
+}
+
+// hostActs replaces git's configuration as people's programs do while the
+// sandbox lives, and then tries from inside what that must not have opened.
+func hostActs(t *testing.T, p *place, b *box, top string) {
+	t.Helper()
+	config := strings.TrimSpace(p.git(t, top, "rev-parse", "--path-format=absolute", "--git-path", "config"))
+	for _, act := range [][]string{
+		{"git", "config", "user.x", "y"}, {"git", "remote", "add", "o", "/nowhere"}, {"git", "branch", "b1"}, {"git", "branch", "-m", "b1", "b2"},
+		{"git", "config", "branch.b2.remote", "o"}, {"git", "branch", "-D", "b2"}, {"git", "gc", "-q"}, {"git", "worktree", "prune"},
+		// As an editor that saves by rename and keeps links.
+		{"sh", "-c", `f=$(readlink -f "$1") && cp "$f" "$f~" && echo "# edited" >> "$f~" && mv "$f~" "$f"`, "sh", config},
+	} {
+		cmd := exec.Command(act[0], act[1:]...)
+		cmd.Dir = top
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.home, "GIT_CONFIG_NOSYSTEM=1"}
+		p.asUser(cmd)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%q on the host: %v %s", act, err, out)
+		}
+		for _, script := range []string{
+			"git config user.x z", "echo '[core] fsmonitor = x' >> '" + config + "'", "mv '" + config + "' '" + config + ".x'", "rm -f '" + config + "'",
+			"echo x > c && mv -f c '" + config + "'", "echo x > c && ln -f c '" + config + "'", "ln -sf /tmp/c '" + config + "'",
+			"mv '" + config + ".held' x", "echo x > '" + config + ".held/new'",
+		} {
+			if r := b.run(shell(top, script)); r.Code == 0 {
+				t.Errorf("after %q on the host, inside %s: worked", act, script)
+			}
+		}
+	}
+	if got := b.sh(top, "git config user.x; git remote; rm -f c"); got != "y\no\n" {
+		t.Errorf("inside git sees %q of what the host has set", got)
+	}
 }
 
 // worktreeSpec mounts the common git directory beside the worktree.
@@ -61,6 +95,13 @@ func testB47Worktree(t *testing.T, s *suite) {
 		t.Errorf("the host sees %q", got)
 	}
 	// What git on the host replaces must not undo the protection.
+	p.git(t, filepath.Dir(common), "config", "extensions.worktreeConfig", "true")
+	p.git(t, p.repo, "config", "--worktree", "user.w", "v")
+	for _, script := range []string{"git config --worktree user.w z", "rm -f \"$(git rev-parse --git-dir)/config.worktree\""} {
+		if r := b.run(shell(p.repo, script)); r.Code == 0 {
+			t.Errorf("after git config --worktree on the host, inside %s: worked", script)
+		}
+	}
 	p.git(t, filepath.Dir(common), "config", "user.x", "y")
 	for _, script := range []string{
 		"git config user.x z", "echo x > '" + common + "/hooks/pre-commit'", "git branch -m other && git config -l | grep nothing",

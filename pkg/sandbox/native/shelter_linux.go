@@ -1,0 +1,161 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// Git locks a file by making this beside it, where a link leads to; programs
+// that do not know of it lose a race that they can lose with git as well.
+const lockSuffix = ".lock"
+
+const (
+	lockTries = 50
+	lockPause = 10 * time.Millisecond
+)
+
+// moveIn puts the file into its shelter, dir, and a link to it in its place,
+// with the file at one of the two names at every moment. Where another
+// sandbox has done so, nothing is left to do. Everything happens under git's
+// own lock of the file.
+func (p placeholder) moveIn(parent int, dir *os.File) error {
+	name := path.Base(p.shelter)
+	if isLinked(parent, name, p.shelter) {
+		return nil
+	}
+	unlock, err := lockBeside(parent, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if isLinked(parent, name, p.shelter) {
+		return nil
+	}
+	var stat unix.Stat_t
+	err = unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		if err := unix.Symlinkat(sandbox.ShelterLink(p.shelter), parent, name); err != nil {
+			return fmt.Errorf("%w: %w", errNoShelter, err)
+		}
+		return nil
+	case err != nil:
+		return err
+	case stat.Mode&unix.S_IFMT != unix.S_IFREG:
+		return unix.ELOOP
+	case stat.Nlink > 1:
+		return unix.EMLINK
+	}
+	inside := int(dir.Fd())
+	// What a dead node left of an earlier move is the same file or an old one.
+	_ = unix.Unlinkat(inside, name, 0)
+	const fresh = ".link"
+	_ = unix.Unlinkat(inside, fresh, 0)
+	if err := unix.Symlinkat(sandbox.ShelterLink(p.shelter), inside, fresh); err != nil {
+		return fmt.Errorf("%w: %w", errNoShelter, err)
+	}
+	if err := unix.Linkat(parent, name, inside, name, 0); err != nil {
+		_ = unix.Unlinkat(inside, fresh, 0)
+		return fmt.Errorf("%w: %w", errNoShelter, err)
+	}
+	if err := unix.Renameat(inside, fresh, parent, name); err != nil {
+		return errors.Join(err, unix.Unlinkat(inside, fresh, 0), unix.Unlinkat(inside, name, 0))
+	}
+	return nil
+}
+
+// errNoShelter says that the file system, or who owns the file, does not let
+// it be moved so that its name is there at every moment.
+var errNoShelter = errors.New("it cannot be moved")
+
+// unsheltered is the Spec with what could not be moved held as well as it can
+// be where it is, and those paths.
+func unsheltered(s sandbox.Spec, held []*hold) (sandbox.Spec, []string) {
+	var bare []string
+	for _, h := range held {
+		if h.bare {
+			bare = append(bare, h.shelter)
+		}
+	}
+	if len(bare) == 0 {
+		return s, nil
+	}
+	var protect []sandbox.Protection
+	for _, p := range s.Protect {
+		if m := covering(s.Mounts, p.Path); p.Guard == sandbox.Shelter {
+			if on := path.Join(m.Source, p.Path[len(m.Target):]); slices.Contains(bare, on) {
+				if _, err := os.Lstat(on); err != nil {
+					continue // nothing is there to hold
+				}
+				p.Guard = sandbox.Freeze
+			}
+		}
+		protect = append(protect, p)
+	}
+	s.Protect = protect
+	return s, bare
+}
+
+// moveOut puts the file back. It reports whether the shelter may go: not while
+// a program of the host is at the file.
+func (p placeholder) moveOut(parent int, dir *os.File) (done bool, err error) {
+	name, inside := path.Base(p.shelter), int(dir.Fd())
+	unlock, err := lockBeside(inside, name)
+	if err != nil {
+		return false, fmt.Errorf("moving %s back: %w", p.shelter, err)
+	}
+	defer unlock()
+	if !isLinked(parent, name, p.shelter) {
+		// The host has put another file there: that one counts.
+		err = unix.Unlinkat(inside, name, 0)
+	} else if err = unix.Renameat(inside, name, parent, name); errors.Is(err, unix.ENOENT) {
+		err = unix.Unlinkat(parent, name, 0) // there was none, and there is none
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return false, fmt.Errorf("moving %s back: %w", p.shelter, err)
+	}
+	return true, nil
+}
+
+// isLinked reports whether name is the link to what is sheltered.
+func isLinked(parent int, name, file string) bool {
+	var to [unix.PathMax]byte
+	n, err := unix.Readlinkat(parent, name, to[:])
+	return err == nil && string(to[:n]) == sandbox.ShelterLink(file)
+}
+
+// lockBeside takes git's lock of a file, and waits a little where git has it.
+func lockBeside(dir int, name string) (unlock func(), err error) {
+	for range lockTries {
+		var fd int
+		fd, err = unix.Openat(dir, name+lockSuffix, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+		if err == nil {
+			unix.Close(fd)
+			return func() { _ = unix.Unlinkat(dir, name+lockSuffix, 0) }, nil
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			return nil, err
+		}
+		<-time.After(lockPause)
+	}
+	return nil, &LockedError{Name: name + lockSuffix}
+}
+
+// A LockedError says that a program of the host holds git's lock of a file
+// that is to be protected.
+type LockedError struct{ Name string }
+
+func (e *LockedError) Error() string { return "another git holds " + e.Name }
+
+// Hint is the next step for people.
+func (e *LockedError) Hint() string {
+	return "try again; if no git runs in this repository, one has died: remove that file"
+}
