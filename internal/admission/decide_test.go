@@ -80,6 +80,10 @@ func TestWords(t *testing.T) {
 	if got, want := p.String(), "place 2 of 3 in the queue: 1 session is running and no more may; nobody can say yet how long that takes"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	p.Estimate = time.Millisecond
+	if got := p.String(); !strings.HasSuffix(got, "; any moment now, by what earlier ones took") {
+		t.Error(got)
+	}
 	p.Estimate = 95 * time.Second
 	if got := p.String(); !strings.HasSuffix(got, "; about 2 min by what earlier ones took") {
 		t.Error(got)

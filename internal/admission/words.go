@@ -22,8 +22,11 @@ func (p Place) String() string {
 
 // When is the estimate in words.
 func (p Place) When() string {
-	if p.Estimate <= 0 {
+	switch {
+	case p.Estimate <= 0:
 		return "nobody can say yet how long that takes"
+	case p.Estimate < time.Second:
+		return "any moment now, by what earlier ones took"
 	}
 	return "about " + span(p.Estimate) + " by what earlier ones took"
 }

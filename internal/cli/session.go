@@ -77,9 +77,12 @@ func engineOf(s api.Session) string {
 	return s.Engine
 }
 
+// startOf is how long the start took. A wait for a slot is no part of it.
 func startOf(s api.Session) (ms float64) {
 	for _, st := range s.Stages {
-		ms += st.Milliseconds
+		if st.Name != api.StageQueue {
+			ms += st.Milliseconds
+		}
 	}
 	return ms
 }

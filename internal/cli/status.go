@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func askStatus(ctx context.Context, h here) (api.Status, error) {
 	return api.Status{
 		Node:     api.Node{Socket: h.paths.Socket()},
 		Verdict:  node.ShowVerdict(report.Verdict, h.settings.Bool("node.roles.sandbox")),
-		Sessions: []api.Session{}, Repaired: []string{},
+		Sessions: []api.Session{}, Queue: []api.Waiting{}, Repaired: []string{},
 	}, nil
 }
 
@@ -79,7 +80,25 @@ func showStatus(p Process, s api.Status, asJSON bool) error {
 		pen.printf("\n")
 		printSessions(pen, s.Sessions)
 	}
+	printQueue(pen, s.Queue)
 	return nil
+}
+
+// printQueue shows who waits for a slot, where anybody does.
+func printQueue(pen pen, queue []api.Waiting) {
+	if len(queue) == 0 {
+		return
+	}
+	pen.printf("\nwaiting: %d\n\n", len(queue))
+	lines := make([][]string, 0, len(queue))
+	for _, w := range queue {
+		estimate := "not known"
+		if w.Estimate > 0 {
+			estimate = "about " + (time.Duration(w.Estimate) * time.Second).String()
+		}
+		lines = append(lines, []string{strconv.Itoa(w.Place), w.ID, w.User, ago(w.Since, time.Now()), estimate, w.Reason})
+	}
+	pen.rows([]string{"PLACE", "ID", "USER", "SINCE", "STARTS IN", "REASON"}, lines)
 }
 
 func engineWords(v api.Verdict) string {

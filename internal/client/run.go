@@ -95,9 +95,11 @@ func (l *link) writeJSON(kind api.FrameKind, v any) error {
 	return l.write(kind, p)
 }
 
-// carry reads the node's frames until the last one. Stdin, sizes and signals
-// are sent only once the session runs: before that there is nobody for them.
+// carry reads the node's frames until the last one. Stdin is sent only once the
+// session runs, because before that nobody takes it. Sizes and signals are sent
+// from the beginning: who waits for a slot may want to wait no longer.
 func (l *link) carry(in io.Reader, s Streams, done <-chan struct{}) (api.Ended, error) {
+	go l.sendAsks(s, done)
 	var buf []byte
 	for {
 		kind, p, err := api.ReadFrame(in, &buf)
@@ -114,7 +116,6 @@ func (l *link) carry(in io.Reader, s Streams, done <-chan struct{}) (api.Ended, 
 				s.Started(v.Session)
 			}
 			go l.sendStdin(s.Stdin)
-			go l.sendAsks(s, done)
 		case api.FrameNotice:
 			if s.Notice != nil {
 				s.Notice(string(p))

@@ -38,7 +38,8 @@ func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error)
 			Socket: n.o.Paths.Socket(), Linger: n.o.Linger > 0,
 		},
 		Verdict:  n.verdict(),
-		Sessions: n.liveLocked(),
+		Sessions: slices.DeleteFunc(n.liveLocked(), waits),
+		Queue:    n.queue(),
 		Repaired: n.repaired, Leftovers: left,
 	}, nil
 }
@@ -60,6 +61,8 @@ func ShowVerdict(v capability.Verdict, offered bool) api.Verdict {
 	}
 	return out
 }
+
+func waits(s api.Session) bool { return s.State == string(session.Queued) }
 
 func (n *Node) liveLocked() []api.Session {
 	out := make([]api.Session, 0, len(n.live))

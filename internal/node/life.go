@@ -136,7 +136,11 @@ func (l *life) run(ctx context.Context) api.Ended {
 	// end that has begun.
 	hurry := context.AfterFunc(ctx, func() { l.client.Hurry(l.n.o.Times.HangUp) })
 	defer hurry()
-	p, err := bounded(ctx, l.n, func() (prepared, error) { return l.prepare(ctx) }, nil)
+	p, ticket, err := l.admitted(ctx)
+	defer ticket.Release() // when nothing is left of it
+	if err == nil {
+		p, err = bounded(ctx, l.n, func() (prepared, error) { return l.plan(ctx, p) }, nil)
+	}
 	if err == nil {
 		err = l.record(ctx, p)
 	}

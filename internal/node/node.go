@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mojoup/mojoup-node/internal/admission"
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/internal/registries"
@@ -60,6 +61,7 @@ type Node struct {
 	log        *slog.Logger
 	store      *store.Store
 	proxy      *egress.Proxy
+	door       *admission.Door
 	uid        int
 	user       *user.User
 	since      time.Time
@@ -88,8 +90,12 @@ func New(o Options) (*Node, error) {
 		return nil, errors.New("BUG: node without settings, checks or engines")
 	}
 	o.Times = o.Times.orDefault()
+	door, err := newDoor(o.Settings)
+	if err != nil {
+		return nil, err
+	}
 	n := &Node{
-		o: o, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: string(session.New()),
+		o: o, door: door, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: string(session.New()),
 		records: make(chan recorded, 1024), written: make(chan struct{}), examined: make(chan struct{}),
 		live: map[session.ID]*life{}, changed: make(chan struct{}), repaired: []string{},
 	}

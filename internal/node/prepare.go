@@ -37,9 +37,9 @@ type prepared struct {
 	wall       time.Duration // after which the session is ended, or 0
 }
 
-// prepare looks, reads the policy, chooses the engine and plans. It makes
-// nothing, and fails with the sentence that the person gets.
-func (l *life) prepare(ctx context.Context) (p prepared, err error) {
+// consider looks, reads the policy and chooses the engine. It makes nothing,
+// and fails with the sentence that the person gets.
+func (l *life) consider(ctx context.Context) (p prepared, err error) {
 	if err := checkRequest(l.req); err != nil {
 		return p, err
 	}
@@ -59,8 +59,13 @@ func (l *life) prepare(ctx context.Context) (p prepared, err error) {
 		return p, err
 	}
 	l.stage("verdict")
+	return p, nil
+}
+
+// plan says what will be made. It makes nothing either.
+func (l *life) plan(ctx context.Context, p prepared) (_ prepared, err error) {
 	if p.sandboxed {
-		err = l.planSandbox(ctx, home, &p)
+		err = l.planSandbox(ctx, l.n.home(l.req.Env), &p)
 	} else {
 		err = l.planProcess(&p)
 	}
@@ -255,7 +260,6 @@ func (l *life) ordinary(p *prepared, notice string) error {
 	}
 	p.engine, p.sandboxed = l.n.o.Engines["process"], false
 	p.notices = append(p.notices, notice)
-	l.client.Notice("warning: " + notice)
 	return nil
 }
 
@@ -319,6 +323,9 @@ func (l *life) planProcess(p *prepared) error {
 		Env: slices.Concat(l.req.WholeEnv, l.req.Env),
 	}
 	p.command = sandbox.Command{Argv: l.argv(), Dir: l.req.Directory, TTY: terminal(l.req)}
+	for _, line := range p.notices {
+		l.client.Notice("warning: " + line)
+	}
 	return nil
 }
 

@@ -27,11 +27,27 @@ func (p *Problem) Error() string { return p.Sentence }
 type Status struct {
 	Node     Node      `json:"node"`
 	Verdict  Verdict   `json:"verdict"`
-	Sessions []Session `json:"sessions"` // live ones, oldest first; never null
+	Sessions []Session `json:"sessions"` // those that start, run or end, oldest first; never null
+	Queue    []Waiting `json:"queue"`    // who waits for a slot, the next first; never null
 	Repaired []string  `json:"repaired"` // what this start undid of a dead one; never null
 	// Leftovers are what could not be undone yet of sessions that have ended;
 	// never null. The node tries again every minute and when it starts.
 	Leftovers []string `json:"leftovers"`
+}
+
+// Waiting is one who waits for a slot.
+type Waiting struct {
+	ID     string    `json:"id"`
+	Kind   string    `json:"kind"` // of start: "session"
+	User   string    `json:"user"`
+	UID    int       `json:"uid"`
+	Since  time.Time `json:"since"`
+	Place  int       `json:"place"`  // 1 is next
+	Cause  string    `json:"cause"`  // slots, memory, pressure or turn
+	Reason string    `json:"reason"` // the same as a sentence
+	// Estimate is how many seconds it will still wait, by what earlier ones
+	// took; absent where nobody can say.
+	Estimate float64 `json:"estimateSeconds,omitempty"`
 }
 
 // Node says which process answers.
@@ -79,6 +95,10 @@ type Session struct {
 	Denied     int       `json:"denied"`
 	Verdicts   []Outcome `json:"verdicts,omitempty"` // session show only, newest last
 }
+
+// StageQueue is the step of a start that is waiting for a slot. Only a session
+// that had to wait has it.
+const StageQueue = "queue"
 
 // Stage is one step of a start and how long it took.
 type Stage struct {
