@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"os"
 	"syscall"
@@ -13,10 +14,10 @@ func signalNumber(n int) os.Signal { return syscall.Signal(n) }
 // goodbye is what a command hears first when its session must end: SIGHUP
 // where its client went away, as from a terminal, else SIGTERM.
 func goodbye(why error) os.Signal {
-	if errors.Is(why, errStopped) || errors.Is(why, errNodeStops) {
-		return syscall.SIGTERM
+	if errors.Is(why, errClientGone) || errors.Is(why, context.Canceled) {
+		return syscall.SIGHUP
 	}
-	return syscall.SIGHUP
+	return syscall.SIGTERM
 }
 
 // drainFor is how long output may go on to arrive from a terminal whose
