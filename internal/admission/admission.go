@@ -73,6 +73,10 @@ type Waiting struct {
 	Place Place
 }
 
+// tellEvery is how long one who waits hears nothing after each line: where it is
+// memory that decides, the cause may come and go several times a second.
+const tellEvery = 3 * time.Second
+
 // lookEvery is how often those who wait look at the machine's memory, and how
 // old a reading may be: what was let in meanwhile is held back anyway.
 const lookEvery = 250 * time.Millisecond
@@ -119,8 +123,8 @@ func New(o Options) (*Door, error) {
 // gone.
 //
 // While it waits, tell (which may be nil) hears the place, at first and when
-// number or cause change, on the goroutine of the caller. It must not block:
-// the slot may be given meanwhile.
+// number or cause have changed, on the goroutine of the caller. It must not
+// block: the slot may be given meanwhile.
 func (d *Door) Enter(ctx context.Context, r Request, tell func(Place)) (*Ticket, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -174,14 +178,18 @@ func (d *Door) wait(ctx context.Context, e *entry, c *call, tell func(Place)) er
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
+	news, heard := c.news, (<-chan time.Time)(nil)
 	for {
 		select {
 		case <-c.in:
 			return nil
-		case p := <-c.news:
+		case p := <-news:
 			if tell != nil {
 				tell(p)
 			}
+			news, heard = nil, time.After(tellEvery)
+		case <-heard:
+			news = c.news
 		case <-look.C:
 			d.advance()
 		case <-late:

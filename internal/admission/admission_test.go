@@ -245,6 +245,27 @@ func TestMemoryIsNotPromisedTwice(t *testing.T) {
 	}
 }
 
+// A cause that comes and goes is not told each time.
+func TestTellsNoMoreThanAnybodyWantsToRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		read := func() (Reading, error) {
+			return Reading{Total: 4 * gibi, Pressure: float64(reads.Add(1) % 2 * 50), Where: thisMachine}, nil
+		}
+		d := door(t, Memory{Read: read, Need: 1}, map[Kind]Limits{session: {Queue: 1, Wait: time.Minute, One: "session", Many: "sessions"}})
+		if _, err := d.Enter(t.Context(), Request{Kind: session}, nil); err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		if _, err := d.Enter(t.Context(), Request{Kind: session}, func(Place) { lines++ }); err == nil {
+			t.Fatal("let in without memory")
+		}
+		if lines < 2 || lines > 21 || reads.Load() < 100 {
+			t.Errorf("%d lines in a minute, %d readings", lines, reads.Load())
+		}
+	})
+}
+
 func TestSetQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := door(t, Memory{}, map[Kind]Limits{task: {Max: 1, One: "x", Many: "xs"}})

@@ -32,6 +32,7 @@ var rules = []struct {
 	{from: "pkg/console", deny: []string{"pkg/sandbox", "pkg/policy", "pkg/capability"}, because: "the API shows what the node tells it; it decides nothing"},
 	{from: "internal/session", deny: []string{"pkg", "internal"}, because: "what a session is depends on nothing"},
 	{from: "internal/plan", deny: []string{"os", "os/exec", "golang.org/x/sys/unix", "syscall"}, because: "a plan is a pure function: facts of the machine come in as values"},
+	{from: "internal/admission", deny: []string{"pkg", "internal", "os/exec"}, because: "the door serves every kind of start and knows none of them"},
 	{from: "internal/client", deny: []string{"internal/store", "internal/egress", "pkg/sandbox"}, because: "a client knows a node by its socket only"},
 }
 
