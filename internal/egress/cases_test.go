@@ -500,6 +500,36 @@ func TestOwnListenersAreNeverDialled(t *testing.T) {
 	}
 }
 
+// A service of the host has a name of its own, and needs what every private
+// address needs.
+func TestHostServiceNeedsRuleAndNode(t *testing.T) {
+	for _, rule := range []bool{true, false} {
+		judge := judgeFunc(func(policy.Request) policy.Decision {
+			d := policy.Decision{Allowed: true, Raw: true}
+			if rule {
+				d.Addresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+			}
+			return d
+		})
+		w := newWorld(t, judge, func(o *Options, _ *limits) { o.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+		w.echo(5432)
+		want := map[bool]string{true: "200", false: "403"}[rule]
+		if got := w.status("host.mojoup.internal:5432"); got != want {
+			t.Errorf("rule %t: %s, want %s", rule, got, want)
+		}
+		if len(w.resolver.names()) > 0 {
+			t.Error("the name was asked for on the network")
+		}
+	}
+}
+
+func TestDeniedLiteralAddressIsExplainedInTLS(t *testing.T) {
+	w := newWorld(t, only("api.x.example", 443))
+	if status, body, _ := w.get(w.client(false), "https://203.0.113.9/"); status != 403 || !strings.Contains(body, "203.0.113.9:443") {
+		t.Errorf("got %d %q", status, body)
+	}
+}
+
 func TestH28_NamesAreRationed(t *testing.T) {
 	w := newWorld(t, judgeFunc(func(policy.Request) policy.Decision { return policy.Decision{Allowed: true} }), func(_ *Options, l *limits) { l.maxAskNew = 3 })
 	var got []string

@@ -67,7 +67,7 @@ func (s *serving) read(ctx context.Context, c *client, t target, d policy.Decisi
 		first, err := s.firstByte(c)
 		switch {
 		case err != nil:
-			s.silent(c, t, err)
+			s.silent(ctx, c, t, err)
 			return
 		case first != recordHandshake:
 			v.settle()
@@ -89,19 +89,21 @@ func (s *serving) read(ctx context.Context, c *client, t target, d policy.Decisi
 		err = s.endTLS(ctx, c, c.link.inside(t, true))
 	}
 	if err != nil {
-		s.silent(c, t, err)
+		s.silent(ctx, c, t, err)
 	}
 }
 
 // silent records a tunnel that was allowed and then did not begin as it must.
-// A client that connects and leaves without a byte has done nothing.
-func (s *serving) silent(c *client, t target, err error) {
-	if errors.Is(err, io.EOF) && len(c.pending()) == 0 {
+// A client that connects and leaves without a byte has done nothing, and one
+// that is cut off because its session ends has done nothing wrong.
+func (s *serving) silent(ctx context.Context, c *client, t target, err error) {
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if ctx.Err() != nil || len(c.pending()) == 0 && !late {
 		return
 	}
 	v := s.begin(c.link)
 	v.about(t.host, t.port, http.MethodConnect, "")
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if late {
 		err = fmt.Errorf("no TLS greeting came within %v; other protocols need a rule with protocol tcp", s.proxy.limits.hello)
 	}
 	v.deny(err.Error())
@@ -196,7 +198,7 @@ func (s *serving) tunnel(ctx context.Context, c *client, t target, d policy.Deci
 			err = checkName(name, t)
 		}
 		if err != nil {
-			s.silent(c, t, err)
+			s.silent(ctx, c, t, err)
 			return
 		}
 	}
@@ -288,10 +290,21 @@ var errTooManyNames = errors.New("too many names that were not asked for before,
 func (s *serving) resolve(ctx context.Context, t target, opened []netip.Prefix) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.proxy.limits.resolve)
 	defer cancel()
-	if _, err := netip.ParseAddr(t.host); err != nil && !s.names.take(t.host, s.proxy.now()) {
+	resolver := s.proxy.resolver
+	if t.host == hostService {
+		resolver = loopback{}
+	} else if _, err := netip.ParseAddr(t.host); err != nil && !s.names.take(t.host, s.proxy.now()) {
 		return nil, errTooManyNames
 	}
-	return s.proxy.guard.Resolve(ctx, s.proxy.resolver, t.host, t.port, opened)
+	return s.proxy.guard.Resolve(ctx, resolver, t.host, t.port, opened)
+}
+
+// loopback answers for a service of the host itself. Like every address, the
+// guard lets it through only if the rule and the node open it.
+type loopback struct{}
+
+func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
 }
 
 func (s *serving) dial(ctx context.Context, addrs []netip.Addr, port uint16, opened []netip.Prefix) (net.Conn, error) {

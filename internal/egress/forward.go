@@ -141,6 +141,9 @@ func (s *serving) exchange(r *http.Request, l *link) (*exchange, *refusal) {
 	if why != nil {
 		return x, why
 	}
+	if !visible(rest) { // HTTP/2 comes past the framer
+		return x, malformed("the request target holds a byte that no target has")
+	}
 	path, query, asked := strings.Cut(rest, "?")
 	normal, err := policy.NormalPath(path)
 	if err != nil {
@@ -277,13 +280,14 @@ func modifyResponse(res *http.Response) error {
 	res.Header.Del("Alt-Svc")
 	x := exchangeOf(res.Request.Context())
 	switched := res.StatusCode == http.StatusSwitchingProtocols
-	switch {
-	case x == nil || switched && !x.upgrade:
+	if x == nil || switched && !x.upgrade {
 		return errors.New("the host switched protocols without being asked")
-	case switched:
+	}
+	if _, ok := res.Header["Content-Type"]; !ok {
+		x.w.Header()["Content-Type"] = nil // or net/http would guess one
+	}
+	if switched {
 		x.w.Header().Del("Connection")
-	case x.upgrade:
-		res.Header.Set("Connection", "close")
 	}
 	return nil
 }

@@ -3,14 +3,18 @@ package egress
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 const proxied = "POST http://api.x.example/v1 HTTP/1.1\r\nHost: api.x.example\r\n"
@@ -82,9 +86,11 @@ func TestB24_AmbiguousRequestsAreRefused(t *testing.T) {
 	for name, raw := range smuggled {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, only("api.x.example", 80))
-			var admin bool
+			var admin atomic.Bool
 			w.serve(80, false, func(rw http.ResponseWriter, r *http.Request) {
-				admin = admin || r.URL.Path == "/admin"
+				if r.URL.Path == "/admin" {
+					admin.Store(true)
+				}
 				_, _ = io.Copy(io.Discard, r.Body)
 			})
 			c := w.raw()
@@ -101,7 +107,7 @@ func TestB24_AmbiguousRequestsAreRefused(t *testing.T) {
 			if rest, err := io.ReadAll(br); len(rest) > 0 || err != nil {
 				t.Errorf("after the refusal came %q, %v, want the end", rest, err)
 			}
-			if admin {
+			if admin.Load() {
 				t.Error("the server has seen /admin")
 			}
 			refused := w.wait("the refusal", func(v Verdict) bool { return !v.Allowed })
@@ -109,6 +115,47 @@ func TestB24_AmbiguousRequestsAreRefused(t *testing.T) {
 				t.Errorf("the answer %q lacks the id %s", body, refused.ID)
 			}
 		})
+	}
+}
+
+// A head of bare LFs never ends for a reader of CR LF; it is not waited for.
+func TestB24_BareLFIsRefusedAtOnce(t *testing.T) {
+	w := newWorld(t, only("api.x.example", 80))
+	if res, _ := w.send(smuggled["bare LF head"]); res.StatusCode != 400 {
+		t.Errorf("got %d", res.StatusCode)
+	}
+}
+
+// After a refusal the client may go on sending for a while: a reset could take
+// the answer from it.
+func TestRefusedClientMayFinish(t *testing.T) {
+	w := newWorld(t, only("api.x.example", 80), func(_ *Options, l *limits) { l.linger = 10 * time.Second })
+	c := w.raw()
+	io.WriteString(c, smuggled["two Hosts"])
+	if all, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 400 ") {
+		t.Fatalf("%q %v", all, err)
+	}
+	for range 3 {
+		if _, err := c.Write(make([]byte, 64<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+}
+
+// In a body, the reader gets an error and not a single byte of ours.
+func TestRefusalInABodyIsAnError(t *testing.T) {
+	inside, outside := net.Pipe()
+	defer inside.Close()
+	go func() {
+		defer outside.Close()
+		io.WriteString(outside, proxied+"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n+1\r\nx\r\n0\r\n\r\n")
+	}()
+	c := newClient(inside, &link{})
+	all, err := io.ReadAll(c)
+	var why *refusal
+	if !errors.As(err, &why) || !strings.HasSuffix(string(all), "5\r\nhello\r\n") {
+		t.Errorf("%q, %v", all, err)
 	}
 }
 

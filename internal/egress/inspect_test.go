@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 func TestInspectJudgesEveryRequest(t *testing.T) {
@@ -115,6 +118,69 @@ func TestInspectRefusesWhatIsNotForItsHost(t *testing.T) {
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: API.x.example.:443\r\n\r\n")
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 200 {
 		t.Errorf("the same host in other letters: %v %v", res, err)
+	}
+}
+
+// With HTTP/2 the heads are net/http's; what they say is checked all the same.
+func TestInspectHTTP2Authority(t *testing.T) {
+	w := newWorld(t, inspecting("api.x.example"))
+	var reached atomic.Int32
+	w.serve(443, true, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	for _, tt := range []struct {
+		host, path string
+		want       int
+	}{
+		{"evil.example", "/", 421},
+		{"api.x.example:8443", "/", 421},
+		{"api.x.example", "/a b", 400},
+		{"api.x.example", "/a?b /admin HTTP/1.1", 400},
+		{"api.x.example", "/%00", 400},
+		{"api.x.example", "/..", 400},
+		{"api.x.example", "*", 400},
+	} {
+		if got := w.rawHTTP2(tt.host, tt.path); got != tt.want {
+			t.Errorf("%s %q: %d, want %d", tt.host, tt.path, got, tt.want)
+		}
+	}
+	if reached.Load() > 0 {
+		t.Error("something reached the host")
+	}
+	if got := w.rawHTTP2("api.x.example", "/a?b"); got != 200 || reached.Load() != 1 {
+		t.Errorf("an ordinary request: %d", got)
+	}
+}
+
+// rawHTTP2 sends one GET with the pseudo-fields as they are given.
+func (w *world) rawHTTP2(authority, path string) int {
+	w.t.Helper()
+	c := w.inside("api.x.example:443", "h2")
+	defer c.Close()
+	io.WriteString(c, http2.ClientPreface)
+	framer := http2.NewFramer(c, c)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", authority}, {":path", path}} {
+		enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	framer.WriteSettings()
+	framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			w.t.Fatalf("%s %q: %v", authority, path, err)
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			status, _ := strconv.Atoi(f.PseudoValue("status"))
+			return status
+		case *http2.RSTStreamFrame:
+			return 400 // refused by net/http itself
+		case *http2.SettingsFrame:
+			if v, ok := f.Value(http2.SettingEnableConnectProtocol); ok && v != 0 {
+				w.t.Error("extended CONNECT is offered")
+			}
+		}
 	}
 }
 
@@ -318,6 +384,37 @@ func TestWebSocketPassesAfterJudging(t *testing.T) {
 	}
 }
 
+// A host that switches protocols unasked would get the connection's later
+// bytes unjudged.
+func TestUnaskedSwitchOfProtocolsIsRefused(t *testing.T) {
+	w := newWorld(t, only("api.x.example", 80))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	w.route(80, ln.Addr().String())
+	got := make(chan string, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		http.ReadRequest(bufio.NewReader(c))
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n")
+		all, _ := io.ReadAll(c)
+		got <- string(all)
+	}()
+	res, body := w.send("GET http://api.x.example/ HTTP/1.1\r\nHost: api.x.example\r\n\r\nGET http://evil.example/secret HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+	if res.StatusCode != 502 {
+		t.Errorf("got %d %q", res.StatusCode, body)
+	}
+	if later := <-got; later != "" {
+		t.Errorf("the host got %q", later)
+	}
+}
+
 func TestB29_EventsPassAtOnce(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, kind := range []string{"text/event-stream", ""} {
@@ -339,6 +436,9 @@ func TestB29_EventsPassAtOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if got, ok := res.Header["Content-Type"]; ok != (kind != "") {
+				t.Errorf("h2 %t: Content-Type %q, the server sent %q", h2, got, kind)
+			}
 			for range 3 {
 				// The server says nothing more until this event was read.
 				if _, err := io.ReadFull(res.Body, make([]byte, 31)); err != nil {
@@ -348,6 +448,44 @@ func TestB29_EventsPassAtOnce(t *testing.T) {
 			}
 			res.Body.Close()
 		}
+	}
+}
+
+// A conversation: each side waits for the other's word within one request.
+func TestB29_BothDirectionsAtOnce(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		w := newWorld(t, inspecting("api.x.example"))
+		w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+			rc := http.NewResponseController(rw)
+			rc.EnableFullDuplex()
+			rw.WriteHeader(200)
+			rc.Flush()
+			buf := make([]byte, 4)
+			for {
+				if _, err := io.ReadFull(r.Body, buf); err != nil {
+					return
+				}
+				rw.Write(buf)
+				rc.Flush()
+			}
+		})
+		words, talk := io.Pipe()
+		req, _ := http.NewRequest("POST", "https://api.x.example/", words)
+		res, err := w.client(h2).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			io.WriteString(talk, "word")
+			if _, err := io.ReadFull(res.Body, make([]byte, 4)); err != nil {
+				t.Fatalf("h2 %t: %v", h2, err)
+			}
+		}
+		talk.Close()
+		if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+			t.Errorf("h2 %t: %q %v", h2, rest, err)
+		}
+		res.Body.Close()
 	}
 }
 

@@ -166,7 +166,6 @@ func (s *serving) closeAll() {
 	for _, c := range conns {
 		c.Close()
 	}
-	s.web.Close()
 }
 
 // serve carries one connection from its first byte to its last.
@@ -181,7 +180,7 @@ func (s *serving) serve(ctx context.Context, conn net.Conn) {
 		s.connect(ctx, c, h)
 	case c.ok > 0:
 		s.serveHTTP(c, l)
-	case len(c.pending()) > 0:
+	case len(c.pending()) > 0 && ctx.Err() == nil:
 		s.begin(l).deny("the request head did not come to its end")
 	}
 }

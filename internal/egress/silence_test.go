@@ -129,6 +129,57 @@ func TestB29_TunnelsSurviveSilence(t *testing.T) {
 	})
 }
 
+// duplex is a connection of two pipes, so that one direction can end alone.
+type duplex struct{ in, out net.Conn }
+
+func newDuplex() (a, b *duplex) {
+	r1, w1 := net.Pipe()
+	r2, w2 := net.Pipe()
+	return &duplex{r1, w2}, &duplex{r2, w1}
+}
+
+func (d *duplex) Read(p []byte) (int, error)         { return d.in.Read(p) }
+func (d *duplex) Write(p []byte) (int, error)        { return d.out.Write(p) }
+func (d *duplex) CloseWrite() error                  { return d.out.Close() }
+func (d *duplex) SetReadDeadline(t time.Time) error  { return d.in.SetReadDeadline(t) }
+func (d *duplex) SetWriteDeadline(t time.Time) error { return d.out.SetWriteDeadline(t) }
+func (d *duplex) SetDeadline(t time.Time) error      { return d.in.SetDeadline(t) }
+func (d *duplex) LocalAddr() net.Addr                { return d.in.LocalAddr() }
+func (d *duplex) RemoteAddr() net.Addr               { return d.in.RemoteAddr() }
+
+func (d *duplex) Close() error {
+	d.in.Close()
+	return d.out.Close()
+}
+
+// Once one side has ended, the other may talk as long as it wants, but not be
+// silent for ever.
+func TestB29_HalfOpenTunnelsLiveByTalking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program, inside := newDuplex()
+		outside, host := newDuplex()
+		tun := &tunnel{inside: inside, outside: outside, wait: defaultLimits().halfOpen}
+		done := make(chan bool)
+		go func() { tun.run(); close(done) }()
+		program.CloseWrite()
+		if _, err := host.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("the end is not passed on: %v", err)
+		}
+		for range 10 {
+			<-time.After(tun.wait - time.Minute)
+			go io.WriteString(host, "x")
+			if _, err := program.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		<-done
+		if took := time.Since(start); took != tun.wait {
+			t.Errorf("ended after %v of silence, want %v", took, tun.wait)
+		}
+	})
+}
+
 // A client that begins and does not go on is let go, without a real wait.
 func TestUnfinishedHeadsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

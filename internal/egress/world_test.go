@@ -208,8 +208,8 @@ func (w *world) start() *world {
 	}
 	w.addr = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.proxy.Serve(ctx, ln, w.session) }()
+	done, session := make(chan error, 1), w.session
+	go func() { done <- w.proxy.Serve(ctx, ln, session) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
