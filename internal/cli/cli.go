@@ -81,6 +81,14 @@ func finish(p Process, cmd *cobra.Command, err error) int {
 	return f.Exit
 }
 
+// written reports whether stdout took everything so far.
+func written(p Process) error {
+	if a, ok := p.Stdout.(*answer); ok {
+		return a.err
+	}
+	return nil
+}
+
 // answer remembers that stdout could not be written, so that a full disk is
 // not taken for success.
 type answer struct {

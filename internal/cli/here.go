@@ -49,14 +49,15 @@ const startWithin = 20 * time.Second
 // says that it answers, or in one line why it cannot.
 const readyVariable = "MOJOUP_READY_FD"
 
-// ensureNode makes sure that a node answers: the one that runs, or a new one
-// in the background that ends by itself. Two that start at the same moment
-// are settled by the node's lock: the loser says "already running".
-func (h here) ensureNode(ctx context.Context, p Process, log *os.File) error {
-	_, err := h.client().Status(ctx)
-	if err == nil || !errors.Is(err, client.ErrNotRunning) {
+// startNode starts a node in the background that ends by itself, and returns
+// once one answers. Two that start at the same moment are settled by the
+// node's lock: the loser says that the other one answers.
+func (h here) startNode(ctx context.Context, p Process) error {
+	log, err := openLog(h.logPath())
+	if err != nil {
 		return err
 	}
+	defer log.Close()
 	self, err := p.Executable()
 	if err != nil {
 		return fault.CannotRun("finding this program to start a node: %w", err)
@@ -66,7 +67,7 @@ func (h here) ensureNode(ctx context.Context, p Process, log *os.File) error {
 		return fault.CannotRun("starting a node: %w", err)
 	}
 	defer r.Close()
-	cmd := exec.Command(self, "serve", "--linger")
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "serve", "--linger")
 	cmd.Env = append(p.Environ(), readyVariable+"=3")
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.Stdout, cmd.Stderr = log, log

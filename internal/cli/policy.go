@@ -335,9 +335,6 @@ asked again.`,
 			if err != nil {
 				return err
 			}
-			if err := h.ensure(cmd.Context(), p); err != nil {
-				return err
-			}
 			dir, err := os.Getwd()
 			if err != nil {
 				return fault.Unknown("finding the current directory: %w", err)
@@ -348,7 +345,7 @@ asked again.`,
 					return fault.Usage("--repo %s: %w", o.repo, err)
 				}
 			}
-			return h.approve(cmd.Context(), p, req, false)
+			return h.withNode(cmd.Context(), p, func() error { return h.approve(cmd.Context(), p, req, false) })
 		},
 	}
 	cmd.Flags().StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -73,37 +74,53 @@ func run(ctx context.Context, p Process, o runOptions) error {
 	if err != nil {
 		return fault.As(err).WithExit(fault.ExitCannotRun)
 	}
-	if err := h.ensure(ctx, p); err != nil {
-		return fault.As(err).WithExit(fault.ExitCannotRun)
-	}
-	err = h.runOnce(ctx, p, o, req)
-	switch f := fault.As(err); {
-	case f == nil:
-		return nil
-	case f.Code == api.CodeEnvironment:
-		req.WholeEnv = p.Environ()
-		return h.runOnce(ctx, p, o, req)
-	case f.Code == api.CodeApproval && isTerminal(p.Stdin) && isTerminal(p.Stderr):
-		if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Tool: req.Tool}, true); err != nil {
-			return fault.As(err).WithExit(fault.ExitCannotRun)
-		}
-		return h.runOnce(ctx, p, o, req)
-	}
-	return err
+	return h.runAs(ctx, p, o, req)
 }
 
-// ensure makes the node's directories, opens the log of a background node and
-// sees to it that a node answers.
-func (h here) ensure(ctx context.Context, p Process) error {
-	if _, err := h.client().Status(ctx); !errors.Is(err, client.ErrNotRunning) {
-		return err
+// runAs runs a session, and once more with what the node finds missing: the
+// whole environment of an ordinary process, a yes to the repository's policy.
+func (h here) runAs(ctx context.Context, p Process, o runOptions, req api.RunRequest) error {
+	once := func() error {
+		return h.withNode(ctx, p, func() error { return h.runOnce(ctx, p, o, req) })
 	}
-	log, err := openLog(h.logPath())
-	if err != nil {
-		return err
+	err := once()
+	for f := fault.As(err); f != nil; f = fault.As(err) {
+		switch {
+		case f.Code == api.CodeEnvironment && req.WholeEnv == nil:
+			req.WholeEnv = p.Environ()
+		case f.Code == api.CodeApproval && isTerminal(p.Stdin) && isTerminal(p.Stderr):
+			if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Tool: req.Tool}, true); err != nil {
+				return fault.As(err).WithExit(fault.ExitCannotRun)
+			}
+		default:
+			return err
+		}
+		err = once()
 	}
-	defer log.Close()
-	return h.ensureNode(ctx, p, log)
+	return nil
+}
+
+// withNode asks something of the node that runs. Where none does, or the one
+// that did is just ending, one is started in the background.
+func (h here) withNode(ctx context.Context, p Process, ask func() error) error {
+	const tries = 3 // each of them has met a node that was ending
+	for try := 1; ; try++ {
+		err := ask()
+		switch {
+		case err == nil || try == tries:
+			return err
+		case errors.Is(err, client.ErrNotRunning):
+		case errors.Is(err, client.ErrEnding), fault.As(err).Code == api.CodeStopping:
+			if err := node.WaitGone(ctx, h.paths); err != nil {
+				return fault.CannotRun("%w", err)
+			}
+		default:
+			return err
+		}
+		if err := h.startNode(ctx, p); err != nil {
+			return fault.As(err).WithExit(fault.ExitCannotRun)
+		}
+	}
 }
 
 // request is what the node needs to know: it has neither the caller's
@@ -212,7 +229,7 @@ func (h here) approve(ctx context.Context, p Process, req api.ApprovalRequest, a
 	}
 	fmt.Fprintf(p.Stderr, "The policy of %s asks for:\n", visible(a.Repository))
 	for _, line := range a.Asks {
-		fmt.Fprintf(p.Stderr, "  - %s\n", cell(line))
+		fmt.Fprintf(p.Stderr, "  - %s\n", visible(line)) // whole: it is what the person says yes to
 	}
 	if ask {
 		fmt.Fprintf(p.Stderr, "Allow this for this repository? Type yes: ")

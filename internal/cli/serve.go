@@ -84,11 +84,33 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 	err = n.Serve(ctx)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	if errors.Is(err, node.ErrRunning) {
-		// Whoever started this one wants a node to answer, and one does.
-		tellReady(p, readyWord)
+		// Whoever started this one wants a node to answer, and the other one
+		// does, if not yet.
+		if h.awaitAnswer(ctx) == nil {
+			tellReady(p, readyWord)
+		}
 		return fault.Negative("%w", err).WithCode("already-running").WithHint("`mojoup-node status` shows it")
 	}
 	return err
+}
+
+// awaitAnswer waits until the node that holds the lock answers.
+func (h here) awaitAnswer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin/2)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		_, err := h.client().Status(ctx)
+		if !errors.Is(err, client.ErrNotRunning) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // stopNode ends the node that runs. It asks over the socket: no signal is ever

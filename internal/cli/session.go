@@ -115,7 +115,7 @@ func newSessionShow(p Process) *cobra.Command {
 func printSession(pen pen, s api.Session) {
 	line := func(name, value string) {
 		if value != "" {
-			pen.printf("%s %s\n", pad(name+":", 12), cell(value))
+			pen.printf("%s %s\n", pad(name+":", 12), visible(value))
 		}
 	}
 	line("session", s.ID)

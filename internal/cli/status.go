@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -55,7 +56,7 @@ func askStatus(ctx context.Context, h here) (api.Status, error) {
 	return api.Status{
 		Node:     api.Node{Socket: h.paths.Socket()},
 		Verdict:  node.ShowVerdict(report.Verdict, h.settings.Bool("node.roles.sandbox")),
-		Sessions: []api.Session{}, Queue: []api.Waiting{}, Repaired: []string{},
+		Sessions: []api.Session{}, Queue: []api.Waiting{}, Repaired: []string{}, Leftovers: []string{},
 	}, nil
 }
 
@@ -74,6 +75,9 @@ func showStatus(p Process, s api.Status, asJSON bool) error {
 	pen.printf("verdict: %s\n", verdictWords(s.Verdict))
 	for _, r := range s.Repaired {
 		pen.printf("repaired at start: %s\n", visible(r))
+	}
+	for _, l := range s.Leftovers {
+		pen.printf("not undone yet, tried again every minute: %s\n", visible(l))
 	}
 	pen.printf("sessions: %d\n", len(s.Sessions))
 	if len(s.Sessions) > 0 {
@@ -127,13 +131,25 @@ func watchStatus(ctx context.Context, p Process, h here, asJSON bool) error {
 	defer tick.Stop()
 	for {
 		s, err := askStatus(ctx, h)
-		if err != nil && ctx.Err() == nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		if isTerminal(p.Stdout) && !asJSON {
+		switch {
+		case asJSON:
+			err = json.NewEncoder(p.Stdout).Encode(s)
+		case isTerminal(p.Stdout):
 			newPen(p).printf("\x1b[H\x1b[2J")
+			err = showStatus(p, s, false)
+		default:
+			err = showStatus(p, s, false)
 		}
-		if err := showStatus(p, s, asJSON); err != nil {
+		if err == nil {
+			err = written(p)
+		}
+		if err != nil {
 			return err
 		}
 		select {

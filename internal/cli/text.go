@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/lipgloss/table"
@@ -27,16 +28,22 @@ func (t talk) hint(format string, args ...any) {
 }
 
 // visible shows what could draw on a terminal as what it is: control bytes,
-// and the marks that turn the direction of text.
+// line breaks, and the marks that nobody sees or that turn the direction of
+// text.
 func visible(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
 		switch {
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0,
-			r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0xfeff:
-			fmt.Fprintf(&b, "\\u%04x", r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
+			if r > 0xffff {
+				fmt.Fprintf(&b, `\U%08x`, r)
+				continue
+			}
+			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			b.WriteRune(r)
 		}
@@ -44,9 +51,9 @@ func visible(s string) string {
 	return b.String()
 }
 
-// cell is text fit for one cell of a table: visible, on one line, and short.
+// cell is text fit for one cell of a table: visible and short.
 func cell(s string) string {
-	s = strings.NewReplacer("\n", "\\n", "\t", "\\t").Replace(visible(s))
+	s = visible(s)
 	if r := []rune(s); len(r) > 120 {
 		return string(r[:117]) + "..."
 	}

@@ -26,6 +26,10 @@ const AnswerWithin = 5 * time.Second
 // ErrNotRunning says that nothing listens on the socket.
 var ErrNotRunning = errors.New("no node is running")
 
+// ErrEnding says that a node let go of the connection before it took the
+// request, as one does that is just ending: nothing was begun.
+var ErrEnding = errors.New("the node is ending")
+
 // A NoAnswerError says that something holds the socket but gave no usable
 // answer.
 type NoAnswerError struct {

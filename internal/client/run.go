@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -63,6 +64,9 @@ func (c *Client) upgrade(ctx context.Context) (net.Conn, *bufio.Reader, error) {
 	}
 	if err != nil {
 		_ = conn.Close()
+		if closed(err) {
+			return nil, nil, ErrEnding
+		}
 		return nil, nil, &NoAnswerError{Socket: c.socket, Err: err}
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
@@ -71,6 +75,10 @@ func (c *Client) upgrade(ctx context.Context) (net.Conn, *bufio.Reader, error) {
 		return nil, nil, c.read(resp.StatusCode, body, nil)
 	}
 	return conn, in, nil
+}
+
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // link is the connection of one session.

@@ -281,7 +281,7 @@ func (n *Node) enter(l *life) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.stopping {
-		return &api.Problem{Code: "stopping", Sentence: "the node is stopping and takes no new session", Exit: 125, Hint: "run the command again"}
+		return &api.Problem{Code: api.CodeStopping, Sentence: "the node is stopping and takes no new session", Exit: 125, Hint: "run the command again"}
 	}
 	n.live[l.id] = l
 	n.signalLocked()

@@ -188,3 +188,7 @@ const CodeApproval = "approval-needed"
 // CodeEnvironment is the Problem code of an ordinary process whose request
 // came without the caller's whole environment.
 const CodeEnvironment = "environment-needed"
+
+// CodeStopping is the Problem code of a node that is ending and takes no new
+// session: nothing was begun.
+const CodeStopping = "stopping"
