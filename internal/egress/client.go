@@ -89,12 +89,12 @@ func newClient(conn net.Conn, l *link) *client {
 	return c
 }
 
-// pending returns what was read and not given on.
-func (c *client) pending() []byte { return c.store[c.r:c.w] }
+// buffered returns what was read and not given on.
+func (c *client) buffered() []byte { return c.store[c.r:c.w] }
 
 // take empties the buffer.
 func (c *client) take() []byte {
-	b := c.pending()
+	b := c.buffered()
 	c.r, c.w, c.ok = 0, 0, 0
 	c.store = nil
 	return b
@@ -107,7 +107,7 @@ func (c *client) fill() error {
 	}
 	if c.w == len(c.store) {
 		grown := make([]byte, min(max(firstBuffer, 2*(c.w-c.r)), maxBuffer))
-		c.w = copy(grown, c.pending())
+		c.w = copy(grown, c.buffered())
 		c.r, c.store = 0, grown
 	}
 	n, err := c.Conn.Read(c.store[c.w:])
@@ -181,8 +181,8 @@ func (c *client) refuse(why *refusal, inHead bool) error {
 	return nil
 }
 
-// first reads until the first request is known. It returns false if there is
-// none that net/http could not answer just as well.
+// first waits for the first request. It returns false if there is none, or
+// none in order; c.ok then says whether there is something to answer.
 func (c *client) first(wait time.Duration) (head, bool) {
 	if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return head{}, false

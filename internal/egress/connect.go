@@ -98,7 +98,7 @@ func (s *serving) read(ctx context.Context, c *client, t target, d policy.Decisi
 // that is cut off because its session ends has done nothing wrong.
 func (s *serving) silent(ctx context.Context, c *client, t target, err error) {
 	late := errors.Is(err, os.ErrDeadlineExceeded)
-	if ctx.Err() != nil || len(c.pending()) == 0 && !late {
+	if ctx.Err() != nil || len(c.buffered()) == 0 && !late {
 		return
 	}
 	v := s.begin(c.link)
@@ -142,7 +142,7 @@ func answerConnect(w io.Writer, status int, phrase, text string) {
 // endTLS speaks TLS as the host itself and serves the requests inside. The
 // greeting is still in the buffer of c.
 func (s *serving) endTLS(ctx context.Context, c *client, l *link) error {
-	conn := tls.Server(&replay{Conn: c.Conn, link: l, before: c.pending()}, s.tls)
+	conn := tls.Server(&replay{Conn: c.Conn, link: l, before: c.buffered()}, s.tls)
 	shake, cancel := context.WithTimeout(ctx, s.proxy.limits.hello)
 	defer cancel()
 	if err := conn.HandshakeContext(shake); err != nil {
@@ -235,7 +235,7 @@ func (s *serving) readHello(c *client) (string, error) {
 		return "", err
 	}
 	for {
-		name, need, err := parseHello(c.pending())
+		name, need, err := parseHello(c.buffered())
 		switch {
 		case err != nil:
 			return "", err
@@ -244,7 +244,7 @@ func (s *serving) readHello(c *client) (string, error) {
 		case need > maxBuffer:
 			return "", errNotTLS
 		}
-		for len(c.pending()) < need {
+		for len(c.buffered()) < need {
 			if err := c.fill(); err != nil {
 				return "", err
 			}
@@ -256,12 +256,12 @@ func (s *serving) firstByte(c *client) (byte, error) {
 	if err := c.SetReadDeadline(time.Now().Add(s.proxy.limits.hello)); err != nil {
 		return 0, err
 	}
-	for len(c.pending()) == 0 {
+	for len(c.buffered()) == 0 {
 		if err := c.fill(); err != nil {
 			return 0, err
 		}
 	}
-	return c.pending()[0], c.SetReadDeadline(time.Time{})
+	return c.buffered()[0], c.SetReadDeadline(time.Time{})
 }
 
 // checkName holds the name in a greeting to the name that was judged. Towards

@@ -14,6 +14,10 @@
 //	tunnel    only a ClientHello for that very name may open it, or
 //	inspect   TLS ends here, and each request on it starts again at target
 //
+// On port 80 a tunnel may carry plain HTTP, because some clients open one even
+// for that. It is then no tunnel: its requests are read and judged one by one.
+// A rule with protocol tcp lets any bytes pass, whatever the port.
+//
 // A denied CONNECT to port 443 is answered inside TLS, under the session's own
 // authority, with 403 and a short text. Programs show that text within a
 // second; refused at CONNECT itself they show nothing and try again for

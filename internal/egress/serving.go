@@ -180,7 +180,7 @@ func (s *serving) serve(ctx context.Context, conn net.Conn) {
 		s.connect(ctx, c, h)
 	case c.ok > 0:
 		s.serveHTTP(c, l)
-	case len(c.pending()) > 0 && ctx.Err() == nil:
+	case len(c.buffered()) > 0 && ctx.Err() == nil:
 		s.begin(l).deny("the request head did not come to its end")
 	}
 }
