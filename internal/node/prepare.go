@@ -266,6 +266,9 @@ func (l *life) ordinary(p *prepared, notice string) error {
 // planSandbox makes the plan of a sandboxed session.
 func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err error) {
 	n := l.n
+	if err := p.repository.AddPolicy(p.policy.Protect, p.policy.Hide); err != nil {
+		return err
+	}
 	facts, err := host.Gather(ctx, home, slices.Concat(n.environ, l.req.Env))
 	if err != nil {
 		return fmt.Errorf("looking at this machine: %w", err)
@@ -306,7 +309,7 @@ func notYet(e *policy.Effective) (notices []string) {
 		key  string
 		some bool
 	}{
-		{"files.protect", len(e.Protect) > 0}, {"files.hide", len(e.Hide) > 0}, {"files.mounts", len(e.Mounts) > 0},
+		{"files.mounts", len(e.Mounts) > 0},
 		{"secrets", len(e.Secrets) > 0}, {"signIns", len(e.SignIns) > 0}, {"ports", len(e.Ports) > 0}, {"skills", len(e.Skills) > 0},
 	} {
 		if ask.some {

@@ -108,6 +108,8 @@ func Make(in Input) (Plan, error) {
 	b.certificates()
 	b.ignores(protect)
 	b.repository()
+	protect = b.hide(protect)
+	b.boundaries(protect)
 	env := b.environment()
 	return Plan{
 		Spec: sandbox.Spec{
@@ -263,6 +265,36 @@ func (b *builder) repository() {
 			why = "%s belongs to somebody else: inside, root has no rights over others' files; start the session as its owner"
 		}
 		b.note(why, b.in.Repository.Top)
+	}
+}
+
+// hide covers what the policy hides, and drops the protections of what is not
+// seen any more.
+func (b *builder) hide(protect []sandbox.Protection) []sandbox.Protection {
+	for _, h := range b.in.Repository.Hide {
+		if h.Dir {
+			b.add(sandbox.Mount{Kind: sandbox.Scratch, Target: h.Path, Mode: 0o500})
+		} else {
+			b.text(h.Path, "")
+		}
+		protect = slices.DeleteFunc(protect, func(p sandbox.Protection) bool { return under(p.Path, h.Path) })
+	}
+	return protect
+}
+
+// boundaries says which directories of the tree are mounts of their own: a
+// rename into or out of one is answered as between two disks.
+func (b *builder) boundaries(protect []sandbox.Protection) {
+	var dirs []string
+	for _, p := range protect {
+		rel, err := filepath.Rel(b.in.Repository.Top, p.Path)
+		if p.Guard == sandbox.Pin && err == nil && filepath.IsLocal(rel) && filepath.Base(rel) != ".git" {
+			dirs = append(dirs, rel)
+		}
+	}
+	if len(dirs) > 0 {
+		shown := strings.Join(dirs[:min(len(dirs), 5)], ", ")
+		b.note("%s cannot be renamed, since something below is protected; a rename across its border is refused as between two disks (mv copies instead, git mv fails)", shown)
 	}
 }
 

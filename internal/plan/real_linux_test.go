@@ -219,6 +219,12 @@ var arrangements = []struct {
 		run(t, dir+"/b.git", "git", "worktree", "add", "-q", "../a")
 		return dir + "/a"
 	}},
+	{"worktree in its bare repository", func(t *testing.T, dir string) string {
+		newRepo(t, dir+"/origin")
+		run(t, dir, "git", "clone", "-q", "--bare", "origin", "b.git")
+		run(t, dir+"/b.git", "git", "worktree", "add", "-q", "a")
+		return dir + "/b.git/a"
+	}},
 	{"worktree with relative pointers", func(t *testing.T, dir string) string {
 		run(t, newRepo(t, dir+"/main"), "git", "worktree", "add", "-q", "../a")
 		for path, to := range map[string]string{dir + "/a/.git": "gitdir: ../main/.git/worktrees/a\n", dir + "/main/.git/worktrees/a/gitdir": "../../../../a/.git\n"} {

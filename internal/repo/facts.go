@@ -29,6 +29,7 @@ func (r *Repository) facts() error {
 		}
 		r.addSubmodules()
 	}
+	r.addNested()
 	return r.lookAll()
 }
 

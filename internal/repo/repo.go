@@ -52,6 +52,8 @@ type Repository struct {
 	// Links are the symbolic links that the spelled paths and git's own
 	// pointers lead through, so that the same spellings work elsewhere.
 	Links []Link
+	// Hide are the paths that the policy hides, see [Repository.AddPolicy].
+	Hide []Hidden
 	// Tree is what the table of protected paths has to know.
 	Tree sandbox.Tree
 	// Notes are for people: what is unusual here.

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,11 @@ type Tree struct {
 	// Targets are paths below Top that the host's git would run or obey,
 	// because its configuration names them (core.hooksPath, include.path, …).
 	Targets []string
+	// Nested are the git directories of other repositories below Top.
+	Nested []string
+	// Protect are paths below Top that the policy protects. A missing one is
+	// held by an empty directory.
+	Protect []string
 	// At says what stands at each path that [Watched] names. A path that is
 	// not in it counts as unknown, and is refused.
 	At map[string]Entry
@@ -89,6 +95,7 @@ const (
 	linkedTree
 	anyGit
 	gitFile
+	treeInside
 )
 
 // absence says what is done where the path is missing.
@@ -126,6 +133,7 @@ var guards = []guard{
 	{inCommonDir, "logs", linkedTree, Thaw, makeDir, "", false, "reflogs are written here, and the stash is one"},
 	{inCommonDir, "reftable", linkedTree, Thaw, skip, "", false, "branches are written here"},
 	{inGitDir, "", linkedTree, Thaw, skip, "", false, "HEAD and index of this worktree"},
+	{inTree, "", treeInside, Thaw, skip, "", false, "the worktree itself, inside the common git directory"},
 	{inGitDir, "commondir", linkedTree, Freeze, skip, "", false, "it says whose config and hooks the host's git obeys"},
 	{inGitDir, "gitdir", linkedTree, Freeze, skip, "", false, "it says which directory the host's git takes for this worktree"},
 
@@ -178,6 +186,8 @@ func (g guard) applies(t Tree) bool {
 		return hasGit
 	case gitFile:
 		return hasGit && t.GitFile
+	case treeInside:
+		return hasGit && t.Linked() && under(t.Top, t.CommonDir)
 	}
 	return false
 }
@@ -214,17 +224,51 @@ func table(t Tree) []guard {
 			rows = append(rows, g)
 		}
 	}
-	for _, target := range t.Targets {
-		rel, err := filepath.Rel(t.Top, target)
+	for _, git := range t.Nested {
+		rel, err := filepath.Rel(t.Top, git)
+		for _, g := range guards {
+			if err == nil && filepath.IsLocal(rel) && g.base == inGitDir && (g.when == mainTree || g.when == anyGit) {
+				g.base, g.path = inTree, filepath.Join(rel, g.path)
+				rows = append(rows, g)
+			}
+		}
+	}
+	named := map[string]guard{}
+	for _, path := range t.Targets {
+		named[path] = guard{reason: "the host's git configuration names it"}
+	}
+	for _, path := range t.Protect {
+		named[path] = guard{missing: holdDir, lenient: true, reason: "the policy protects it"}
+	}
+	for _, path := range slices.Sorted(maps.Keys(named)) { // ancestors first
+		rel, err := filepath.Rel(t.Top, path)
 		if err != nil || !filepath.IsLocal(rel) || rel == "." {
 			continue // not of this tree: not mounted, so nothing to protect
 		}
-		if slices.ContainsFunc(rows, func(g guard) bool { return under(target, g.in(t)) && g.do == Freeze }) {
+		var above []Protection
+		for _, g := range rows {
+			above = append(above, Protection{Path: g.in(t), Guard: g.do})
+		}
+		if frozen(above, path) {
 			continue
 		}
-		rows = append(rows, guard{base: inTree, path: rel, do: Freeze, reason: "the host's git configuration names it"})
+		g := named[path]
+		g.base, g.path, g.do = inTree, rel, Freeze
+		rows = append(rows, g)
 	}
 	return rows
+}
+
+// frozen reports whether the nearest of these at or above path makes it
+// read-only.
+func frozen(have []Protection, path string) bool {
+	nearest := Protection{}
+	for _, p := range have {
+		if (p.Guard == Freeze || p.Guard == Thaw) && under(path, p.Path) && len(p.Path) > len(nearest.Path) {
+			nearest = p
+		}
+	}
+	return nearest.Guard == Freeze
 }
 
 // Guards is the table of protected paths for one tree, in the order in which
@@ -313,9 +357,7 @@ func refuse(g guard, path string, e Entry) error {
 func pins(t Tree, path string, have []Protection) ([]Protection, error) {
 	var out []Protection
 	for _, dir := range ancestors(t, path) {
-		if slices.ContainsFunc(have, func(p Protection) bool {
-			return p.Path == dir || p.Guard == Freeze && under(dir, p.Path)
-		}) {
+		if frozen(have, dir) || slices.ContainsFunc(have, func(p Protection) bool { return p.Path == dir }) {
 			continue
 		}
 		switch e := t.At[dir]; e.Is {

@@ -77,6 +77,19 @@ func TestGuardsGolden(t *testing.T) {
 		"another session's": tree(mainRepo, map[string]Entry{
 			"/w/repo/.mojoup": {Is: Directory, Held: true}, "/w/repo/.git/config.worktree": {Is: RegularFile, Held: true},
 		}),
+		"worktree in a bare repository": tree(Tree{
+			Top: "/w/b.git/wt", GitDir: "/w/b.git/worktrees/wt", CommonDir: "/w/b.git", GitFile: true, Protect: []string{"/w/b.git/wt/x/y"},
+		}, map[string]Entry{"/w/b.git/wt": dir, "/w/b.git/wt/x": dir}),
+		"several repositories": tree(Tree{Top: "/w/plain", Nested: []string{"/w/plain/a/.git", "/w/plain/b/c/.git"}}, map[string]Entry{
+			"/w/plain/a": dir, "/w/plain/a/.git": dir, "/w/plain/b": dir, "/w/plain/b/c": dir, "/w/plain/b/c/.git": dir,
+		}),
+		"of the policy": tree(Tree{
+			Top: "/w/repo", GitDir: "/w/repo/.git", CommonDir: "/w/repo/.git", Targets: []string{"/w/repo/ci/hooks"},
+			Protect: []string{"/w/repo/.github", "/w/repo/ci", "/w/repo/a/b/Makefile", "/w/repo/.vscode/tasks.json"},
+		}, map[string]Entry{
+			"/w/repo/ci": dir, "/w/repo/a": dir, "/w/repo/a/b": dir, "/w/repo/a/b/Makefile": {Is: RegularFile},
+			"/w/repo/.vscode": dir,
+		}),
 		"hooks in the tree": tree(with(mainRepo, "/w/repo/tools/git/hooks", "/w/repo/.husky", "/w/repo/.git/hooks/x", "/elsewhere"), map[string]Entry{
 			"/w/repo/tools": dir, "/w/repo/tools/git": dir, "/w/repo/tools/git/hooks": dir,
 		}),

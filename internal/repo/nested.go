@@ -1,0 +1,96 @@
+package repo
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+const (
+	// maxNestedLook is how many directory entries are looked at for nested
+	// repositories before a session, nearest to the top first: the person
+	// waits for it. maxNested is how many of them get protections of their own.
+	maxNestedLook = 4000
+	maxNested     = 16
+)
+
+// noRepositories are directories of installed dependencies: large, and no
+// place where people run git.
+var noRepositories = map[string]bool{"node_modules": true, "__pycache__": true, ".venv": true, ".tox": true}
+
+// addNested notes the repositories inside the tree: whoever enters one on the
+// host has git obey its configuration too.
+func (r *Repository) addNested() {
+	dotgits, complete := r.dotgits(maxNestedLook)
+	var git []string
+	for _, path := range dotgits {
+		info, err := lstat(path)
+		switch {
+		case err != nil:
+		case info.Mode().IsRegular():
+			r.target(path) // a worktree or submodule: it says whose configuration counts
+		case info.IsDir() && isGitDir(path):
+			if why := r.unprotectable(path); why != nil {
+				r.Notes = append(r.Notes, "the repository in "+printable(filepath.Dir(path))+" has no protection of its own: "+why.Error())
+				continue
+			}
+			git = append(git, path)
+		}
+	}
+	if len(git) > maxNested {
+		git, complete = git[:maxNested], false
+	}
+	r.Tree.Nested = git
+	if !complete {
+		r.Notes = append(r.Notes, "the tree is large: repositories deep inside it, if there are any, have no protection of their own")
+	}
+}
+
+// dotgits finds everything called .git below the top but its own, breadth
+// first, and reports whether all of the tree was looked at.
+func (r *Repository) dotgits(limit int) (found []string, complete bool) {
+	queue := []string{r.Top}
+	for len(queue) > 0 {
+		dir := queue[0]
+		queue = queue[1:]
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if limit--; limit < 0 {
+				return found, false
+			}
+			path := filepath.Join(dir, e.Name())
+			switch {
+			case e.Name() == ".git":
+				if dir != r.Top && e.Type()&fs.ModeSymlink == 0 {
+					found = append(found, path)
+				}
+			case !e.IsDir(), noRepositories[e.Name()], path == r.GitDir, path == r.CommonDir:
+			default:
+				queue = append(queue, path)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found, true
+}
+
+// unprotectable says what keeps a nested repository from being protected. It
+// is not the one that the session is for, so it does not refuse the session.
+func (r *Repository) unprotectable(git string) error {
+	t := Repository{Top: r.Top, GitDir: r.GitDir, CommonDir: r.CommonDir, Tree: sandbox.Tree{Top: r.Top, Nested: []string{git}}}
+	if err := t.lookAll(); err != nil {
+		return err
+	}
+	_, _, err := sandbox.Guards(t.Tree)
+	if refused, ok := errors.AsType[*sandbox.GuardError](err); ok && (under(refused.Path, git) || under(git, refused.Path)) {
+		return refused
+	}
+	return nil
+}
