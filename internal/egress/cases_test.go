@@ -284,7 +284,7 @@ func TestB17_PlainRequestsAreJudgedLikeTunnels(t *testing.T) {
 
 func (w *world) count(allowed bool) (n int) {
 	for _, v := range w.recorded() {
-		if v.Allowed == allowed && !v.Update {
+		if v.Allowed == allowed {
 			n++
 		}
 	}

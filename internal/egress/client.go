@@ -29,8 +29,6 @@ type link struct {
 	// denied, if set, is the answer to every request, with its status.
 	denied *pending
 	status int
-	// told makes the first of them complete that verdict.
-	told sync.Once
 
 	// reader is what requests are read through, or nil with HTTP/2.
 	reader  *client

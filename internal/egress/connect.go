@@ -112,11 +112,15 @@ func (s *serving) silent(ctx context.Context, c *client, t target, err error) {
 
 // denyConnect answers a denied CONNECT so that whoever asked can read why.
 func (s *serving) denyConnect(ctx context.Context, c *client, t target, v *pending, status int) {
-	verdict := v.settle()
 	if t.port != portHTTPS {
+		verdict := v.settle()
 		answerConnect(c, status, denialPhrase(verdict), denialText(verdict))
 		return
 	}
+	// The request will complete the verdict, but it must not be waited for long.
+	// Whoever called settles it in any case.
+	late := time.AfterFunc(s.proxy.limits.hello, func() { v.settle() })
+	defer late.Stop()
 	if _, err := io.WriteString(c, established); err != nil {
 		return
 	}
@@ -126,7 +130,7 @@ func (s *serving) denyConnect(ctx context.Context, c *client, t target, v *pendi
 	l := c.link.inside(t, true)
 	l.denied, l.status = v, status
 	if err := s.endTLS(ctx, c, l); err != nil {
-		s.log.Debug("explaining a denial inside TLS", "id", verdict.ID, "host", t.host, "error", err)
+		s.log.Debug("explaining a denial inside TLS", "host", t.host, "error", err)
 	}
 }
 
@@ -167,7 +171,7 @@ func (s *serving) tunnel(ctx context.Context, c *client, t target, d policy.Deci
 	}
 	addrs, err := s.resolve(ctx, t, d.Addresses)
 	if reason, blocked := blockedReason(err); blocked {
-		v.deny(reason)
+		v.blame(reason)
 		if !opened {
 			s.denyConnect(ctx, c, t, v, http.StatusForbidden)
 		}
@@ -216,12 +220,15 @@ func (s *serving) relay(c *client, up net.Conn, v *pending) {
 	tun := &tunnel{inside: c.Conn, outside: up, wait: s.proxy.limits.halfOpen}
 	tun.up.Store(int64(len(first)))
 	tun.run()
-	v.update(func(v *Verdict) {
-		v.BytesUp, v.BytesDown = tun.up.Load(), tun.down.Load()
-		if a, ok := addrOf(up); ok {
-			v.Address = a
-		}
-	})
+	if s.session.Ended == nil {
+		return
+	}
+	ended := v.settle()
+	ended.BytesUp, ended.BytesDown = tun.up.Load(), tun.down.Load()
+	if a, ok := addrOf(up); ok {
+		ended.Address = a
+	}
+	s.session.Ended(ended)
 }
 
 func addrOf(c net.Conn) (netip.Addr, bool) {

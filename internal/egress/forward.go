@@ -75,17 +75,13 @@ func (s *serving) refuse(w http.ResponseWriter, v *pending, why *refusal) {
 // explain answers on a connection that leads nowhere. The first request
 // completes the verdict of its CONNECT.
 func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
-	l.told.Do(func() {
-		path, _, _ := strings.Cut(r.RequestURI, "?")
-		if normal, err := policy.NormalPath(path); err == nil {
-			path = normal
-		}
-		l.denied.update(func(v *Verdict) {
-			v.Method, v.Path = r.Method, path[:min(len(path), maxRecordedPath)]
-		})
-	})
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if normal, err := policy.NormalPath(path); err == nil {
+		path = normal
+	}
+	verdict := l.denied.asked(r.Method, path)
 	w.Header().Set("Connection", "close")
-	answer(w, l.status, denialText(l.denied.settle()))
+	answer(w, l.status, denialText(verdict))
 }
 
 func isHealth(r *http.Request) bool {

@@ -597,9 +597,14 @@ func TestTunnelHalfClose(t *testing.T) {
 	if string(back) != "got everything" || err != nil || <-served != "everything" {
 		t.Errorf("%q %v", back, err)
 	}
-	v := w.wait("the bytes", func(v Verdict) bool { return v.Update })
-	if v.BytesUp != 10 || v.BytesDown != 14 || !v.Allowed {
-		t.Errorf("recorded %+v", v)
+	c.Close()
+	w.stop() // waits for the tunnel
+	all := w.recorded()
+	if len(all) != 1 || len(w.ended) != 1 {
+		t.Fatalf("recorded %+v, ended %+v", all, w.ended)
+	}
+	if v := w.ended[0]; v.BytesUp != 10 || v.BytesDown != 14 || !v.Allowed || v.ID != all[0].ID || all[0].BytesUp != 0 {
+		t.Errorf("recorded %+v, ended %+v", all[0], v)
 	}
 }
 

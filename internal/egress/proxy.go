@@ -154,6 +154,9 @@ type Session struct {
 	// Record takes every verdict, from many goroutines and before the request
 	// goes on, so it must be quick and must not block. See [Verdict].
 	Record func(Verdict)
+	// Ended, if set, gets the verdict of a tunnel once more when it has ended,
+	// with its bytes and the address that was reached.
+	Ended func(Verdict)
 	// WhoAsked names the program behind a connection, asked at most once for
 	// each new one and before anything is answered: it must be quick. nil means
 	// nobody knows.

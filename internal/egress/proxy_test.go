@@ -52,9 +52,10 @@ func TestDenialInsideTLS(t *testing.T) {
 			if status != 403 || res.ProtoMajor != 1+b2i(h2) || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
 				t.Fatalf("got %d over %s, %v", status, res.Proto, res.Header)
 			}
-			v := w.wait("the completed denial", func(v Verdict) bool { return v.Update })
-			if v.Allowed || v.Host != "evil.example" || v.Method != "GET" || v.Path != "/b" || v.ID != w.recorded()[0].ID {
-				t.Errorf("recorded %+v", v)
+			all := w.recorded()
+			v := all[0]
+			if len(all) != 1 || v.Allowed || v.Host != "evil.example" || v.Method != "GET" || v.Path != "/b" {
+				t.Errorf("recorded %+v", all)
 			}
 			for _, want := range []string{v.ID, "evil.example:443", "no rule allows it", "policy", "work around", "mojoup-node policy explain https://evil.example/b", ".mojoup/policy.json"} {
 				if !strings.Contains(body, want) {
@@ -68,6 +69,36 @@ func TestDenialInsideTLS(t *testing.T) {
 				t.Errorf("a denial resolved %v and dialled %v", asked, dialled)
 			}
 		})
+	}
+}
+
+// A denial is recorded also if nothing that could read the text is speaking:
+// when it has waited long enough, or when it goes.
+func TestDenialIsRecordedWithoutARequest(t *testing.T) {
+	w := newWorld(t, only("api.x.example", 443), func(_ *Options, l *limits) { l.hello = 200 * time.Millisecond })
+	for name, act := range map[string]func(net.Conn){
+		"silent.example": func(net.Conn) {},
+		"gone.example":   func(c net.Conn) { c.Close() },
+		"ssh.example":    func(c net.Conn) { io.WriteString(c, "SSH-2.0-x\r\n") },
+		"pinned.example": func(c net.Conn) {
+			_ = tls.Client(c, &tls.Config{ServerName: "pinned.example", RootCAs: testRoots()}).Handshake()
+		},
+		"idle.example": func(c net.Conn) {
+			_ = tls.Client(c, &tls.Config{ServerName: "idle.example", RootCAs: w.caPool}).Handshake()
+		},
+	} {
+		c, line := w.connect(name + ":443")
+		if !strings.HasPrefix(line, "200 ") {
+			t.Fatalf("%s: %s", name, line)
+		}
+		act(c)
+		v := w.wait(name, func(v Verdict) bool { return v.Host == name })
+		if v.Allowed || v.Method != "CONNECT" || v.Reason != "no rule allows it" {
+			t.Errorf("%s: recorded %+v", name, v)
+		}
+	}
+	if n := len(w.recorded()); n != 5 {
+		t.Errorf("%d verdicts", n)
 	}
 }
 

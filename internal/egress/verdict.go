@@ -12,31 +12,29 @@ import (
 // A Verdict is one answer to one request, or to a connection where requests
 // are not read. Its zero value is a denial.
 //
-// Session.Record gets each verdict once, at the moment it is known: a denial
-// before it is answered, an allow before anything is sent on. It may get it a
-// second time, with the same ID and Update true, when more is known: the
-// method and path of a denied CONNECT to port 443, or the bytes of a tunnel
-// that has ended. A connection whose TLS is ended gives one verdict for its
-// CONNECT and one for each request on it.
+// Session.Record gets each verdict exactly once: a denial before it is
+// answered, an allow before anything is sent on. A denied CONNECT to port 443
+// is answered by answering the request inside it, so its verdict comes with
+// that request, or after ten seconds without one. A connection whose TLS is
+// ended gives one verdict for its CONNECT and one for each request on it.
 type Verdict struct {
 	// ID is short enough to be quoted and cannot be guessed.
 	ID      string
 	Session string
 	Time    time.Time
 	Allowed bool
-	// Update says that this completes an earlier verdict of the same ID.
-	Update bool
 	// Host and Port are empty where the request was not understood.
 	Host string
 	Port uint16
-	// Method is CONNECT where only the connection was judged. Path is in normal
-	// form and never holds a query.
+	// Method is CONNECT where only the connection was judged and nothing more
+	// was seen. Path is in normal form and never holds a query.
 	Method, Path string
 	// Rule, Layer and Reason are the policy's, or Reason is the proxy's own.
 	Rule, Layer, Reason string
 	// Address is where an allowed request went, if it got that far.
 	Address netip.Addr
-	// BytesUp and BytesDown are those of a tunnel, in its second call only.
+	// BytesUp and BytesDown are those of a tunnel that has ended: only
+	// Session.Ended sees them.
 	BytesUp, BytesDown int64
 	// Program is who asked, if that could be found out.
 	Program string
@@ -83,15 +81,33 @@ func (p *pending) decide(d policy.Decision) {
 	p.v.Allowed, p.v.Rule, p.v.Layer, p.v.Reason = d.Allowed, d.Rule, d.Layer, d.Reason
 }
 
-// deny records a denial for a reason of the proxy's own and returns it.
-func (p *pending) deny(reason string) Verdict {
+// blame makes it a denial for a reason of the proxy's own.
+func (p *pending) blame(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.recorded {
 		p.v.Allowed, p.v.Reason = false, reason
 	}
+}
+
+// deny records a denial for a reason of the proxy's own and returns it.
+func (p *pending) deny(reason string) Verdict {
+	p.blame(reason)
+	return p.settle()
+}
+
+// asked completes the denial of a connection by what was asked on it first,
+// and records that. It returns the denial as the asker of this request sees it.
+func (p *pending) asked(method, path string) Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.v
+	v.Method, v.Path = method, path[:min(len(path), maxRecordedPath)]
+	if !p.recorded {
+		p.v = v
+	}
 	p.settleLocked()
-	return p.v
+	return v
 }
 
 // reached records an allow with the address that it leads to.
@@ -125,14 +141,4 @@ func (p *pending) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.recorded = true
-}
-
-// update records more about a verdict that was recorded before.
-func (p *pending) update(change func(*Verdict)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.settleLocked()
-	p.v.Update = true
-	change(&p.v)
-	p.record(p.v)
 }

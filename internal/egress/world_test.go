@@ -146,6 +146,7 @@ type world struct {
 	mu       sync.Mutex
 	judge    Judge
 	verdicts []Verdict
+	ended    []Verdict
 	dialled  []string
 	routes   map[uint16]string
 	noted    chan struct{}
@@ -196,7 +197,7 @@ func newWorld(t *testing.T, judge Judge, change ...func(*Options, *limits)) *wor
 	}
 	w.caPool = testRoots()
 	w.caPool.AppendCertsFromPEM(authority.CertificatePEM())
-	w.session = Session{ID: "s-1", CA: authority, Judge: w.policy, Record: w.record}
+	w.session = Session{ID: "s-1", CA: authority, Judge: w.policy, Record: w.record, Ended: w.end}
 	return w.start()
 }
 
@@ -246,6 +247,12 @@ func (w *world) record(v Verdict) {
 	case w.noted <- struct{}{}:
 	default:
 	}
+}
+
+func (w *world) end(v Verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = append(w.ended, v)
 }
 
 func (w *world) recorded() []Verdict {
