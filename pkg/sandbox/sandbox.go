@@ -260,7 +260,15 @@ type Stdio struct {
 type Exit struct {
 	Code   int // 0 to 255; 128 plus the number for a signal
 	Signal int // zero where the command was not killed by one
-	OOM    bool
+	// OOM says that the command itself was killed for memory.
+	OOM bool
+	// Limit is, in words and with its value, the limit that ended the command:
+	// "killed for memory: limit 256 MiB". Empty where none did.
+	Limit string
+	// Noted are, in words, limits that were hit meanwhile without ending the
+	// command itself: a child killed for memory, processes that could not be
+	// started. Scratch that is full is seen only by who writes to it.
+	Noted string
 }
 
 // Strength is how well a protection holds.

@@ -20,6 +20,7 @@ type box struct {
 	listener net.Listener
 	held     []*hold
 	bare     []string // files that could not be sheltered
+	bounds   *bounds  // nil until its limits are set
 
 	removing chan struct{}  // holds one token: Remove is done by one at a time
 	gone     chan struct{}  // closed when the helper has ended
@@ -46,6 +47,9 @@ func (b *box) Remove(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if b.bounds != nil {
+		b.bounds.removing.Store(true)
+	}
 	if b.helper != nil {
 		if err := b.helper.Kill(ctx); err != nil {
 			return err
@@ -54,9 +58,12 @@ func (b *box) Remove(ctx context.Context) error {
 			return err
 		}
 	}
+	var errs []error
+	if b.bounds != nil {
+		errs = append(errs, b.bounds.group.Remove(ctx))
+	}
 	// Only now: taken away under a running sandbox, a placeholder would take
 	// the protection of its path with it.
-	var errs []error
 	for i := len(b.held) - 1; i >= 0; i-- {
 		_, err := b.held[i].release()
 		errs = append(errs, err)

@@ -327,5 +327,6 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 	if len(broken) > 0 {
 		return nil, &CheckError{Broken: broken}
 	}
-	return append(facts(b.spec, b.abi), unshelteredFacts(b.bare)...), nil
+	out := append(facts(b.spec, b.abi), b.bounds.facts()...)
+	return append(out, unshelteredFacts(b.bare)...), nil
 }

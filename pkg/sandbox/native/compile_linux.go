@@ -264,9 +264,9 @@ func limitOps(s sandbox.Spec) []child.Op {
 		limit(unix.RLIMIT_SIGPENDING, 16384),
 	}
 	if n := s.Limits.Processes; n > 0 {
-		// Counted per user namespace since 5.14, so this session's only. Pid 1
-		// is one of them.
-		ops = append(ops, limit(unix.RLIMIT_NPROC, uint64(n)+1))
+		// Counted per user namespace since 5.14, so this session's only. The
+		// helper's two processes are of them.
+		ops = append(ops, limit(unix.RLIMIT_NPROC, uint64(n)+2))
 	}
 	if n := s.Limits.Files; n > 0 {
 		ops = append(ops, limit(unix.RLIMIT_NOFILE, uint64(n)))

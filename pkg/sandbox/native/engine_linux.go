@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
@@ -24,6 +26,10 @@ type Engine struct {
 	log     *slog.Logger
 	image   *child.Image
 	machine machine
+	groups  *cgroup.Host
+	pins    pins
+	// pinning is the filter for sandboxes that are bound to processors.
+	pinning func() ([]byte, error)
 }
 
 var _ sandbox.Engine = (*Engine)(nil)
@@ -50,7 +56,11 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{log: o.Log, image: image, machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize}}, nil
+	return &Engine{
+		log: o.Log, image: image, groups: findGroups(),
+		machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize},
+		pinning: sync.OnceValues(func() ([]byte, error) { return buildFilter(append(refusals(), affinity)) }),
+	}, nil
 }
 
 // Name is "native".
@@ -89,19 +99,41 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	}
 	spec, b.bare = unsheltered(spec, b.held)
 	b.spec = spec
-	id := spec.Identity
-	b.helper, err = e.image.Start(child.Options{ID: spec.ID, UID: id.UID, GID: id.GID, Groups: id.Groups})
-	if err != nil {
-		return nil, err
+	b.bounds = e.bound(spec)
+	if err := e.begin(ctx, b); err != nil {
+		return nil, b.bounds.tooSmall(err)
 	}
-	// Control groups come here, before anything is forked.
-	if err := b.helper.MakeNamespaces(id.UID, id.GID); err != nil {
-		return nil, err
-	}
-	b.listener, err = b.helper.SetUp(ctx, compile(spec, e.machine))
-	if err != nil {
-		return nil, err
-	}
+	b.owned.Go(func() {
+		b.bounds.watch.run(b.helper.PID(), b.helper.Done(), func() { _ = b.helper.Kill(context.WithoutCancel(ctx)) })
+	})
 	go b.watch()
 	return b, nil
+}
+
+// begin starts the helper within its bounds and has it set everything up.
+func (e *Engine) begin(ctx context.Context, b *box) (err error) {
+	id, m, inner := b.spec.Identity, e.machine, b.spec
+	inner.Limits = b.bounds.inner(inner.Limits)
+	if b.bounds.pinned.n > 0 {
+		if m.filter, err = e.pinning(); err != nil {
+			return err
+		}
+	}
+	err = b.bounds.start(func(fd int) (err error) {
+		b.helper, err = e.image.Start(child.Options{ID: b.spec.ID, UID: id.UID, GID: id.GID, Groups: id.Groups, ControlGroup: fd})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// Before it forks: what it starts is bound as it is then.
+	b.bounds.pinned.hold(b.helper.PID())
+	if err := b.bounds.verify(b.helper.PID()); err != nil {
+		return err
+	}
+	if err := b.helper.MakeNamespaces(id.UID, id.GID); err != nil {
+		return err
+	}
+	b.listener, err = b.helper.SetUp(ctx, compile(inner, m))
+	return err
 }

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +30,7 @@ func (b *box) Exec(ctx context.Context, c sandbox.Command, stdio sandbox.Stdio) 
 	if err != nil {
 		return nil, err
 	}
-	p := &process{}
+	p := &process{bounds: b.bounds, before: b.bounds.seen()}
 	if c.TTY == nil {
 		if p.streams, err = connect(stdio); err != nil {
 			return nil, fmt.Errorf("streams of %s: %w", c.Argv[0], err)
@@ -131,6 +133,11 @@ func execError(c sandbox.Command, err error) error {
 type process struct {
 	running *child.Running
 	streams *streams
+	bounds  *bounds
+	before  seen        // what the limits had done when it was started
+	killed  atomic.Bool // somebody sent it SIGKILL
+	ended   sync.Once
+	exit    sandbox.Exit // set by ended
 }
 
 // Wait returns when the command has ended and what it wrote has been handed
@@ -150,12 +157,18 @@ func (p *process) Wait(ctx context.Context) (sandbox.Exit, error) {
 	case <-ctx.Done():
 		return sandbox.Exit{}, context.Cause(ctx)
 	}
-	select {
-	case <-p.running.Exited():
-		return exitOf(p.running.Status()), nil
-	default: // killed with the sandbox, and nobody was left to say so
-		return sandbox.Exit{Code: 128 + int(unix.SIGKILL), Signal: int(unix.SIGKILL)}, nil
-	}
+	p.ended.Do(func() {
+		killed := p.killed.Load()
+		select {
+		case <-p.running.Exited():
+			p.exit = exitOf(p.running.Status())
+		default: // killed with the sandbox, and nobody was left to say so
+			p.exit = sandbox.Exit{Code: 128 + int(unix.SIGKILL), Signal: int(unix.SIGKILL)}
+			killed = killed || p.bounds.removing.Load()
+		}
+		p.bounds.tell(&p.exit, p.before, killed)
+	})
+	return p.exit, nil
 }
 
 func exitOf(s syscall.WaitStatus) sandbox.Exit {
@@ -178,6 +191,9 @@ func (p *process) Signal(sig os.Signal) error {
 	case <-p.running.Gone():
 		return os.ErrProcessDone
 	default:
+		if number == unix.SIGKILL {
+			p.killed.Store(true)
+		}
 		return p.running.Signal(number)
 	}
 }

@@ -24,7 +24,7 @@ func facts(s sandbox.Spec, abi int) sandbox.Enforced {
 	if len(s.Protect) > 0 {
 		out = append(out, held("protected paths", fmt.Sprintf("%d read-only or pinned by mounts", len(s.Protect))))
 	}
-	return append(out, limits(s)...)
+	return out
 }
 
 func identity(id sandbox.Identity) sandbox.Fact {
@@ -64,48 +64,4 @@ func sockets(abi int) sandbox.Fact {
 		return sandbox.Fact{Name: "host sockets", Strength: sandbox.Held, Detail: "sockets of the host in mounted directories cannot be connected to"}
 	}
 	return sandbox.Fact{Name: "host sockets", Strength: sandbox.Weaker, Detail: fmt.Sprintf("none is mounted; one that a host program makes in a mounted directory could be connected to (Landlock ABI %d, needs 9)", abi)}
-}
-
-// limits names each kind, also those that nobody asked for: whoever reads it
-// wants to know what a bomb would do.
-func limits(s sandbox.Spec) []sandbox.Fact {
-	l := s.Limits
-	var out []sandbox.Fact
-	add := func(name string, strength sandbox.Strength, detail string) {
-		out = append(out, sandbox.Fact{Name: name, Strength: strength, Detail: detail})
-	}
-	const none = "none was asked for"
-	switch {
-	case l.Memory == 0:
-		add("memory limit", sandbox.Absent, none)
-	default:
-		add("memory limit", sandbox.Absent, "not enforced: needs a control group")
-	}
-	switch {
-	case l.CPUs == 0:
-		add("processor limit", sandbox.Absent, none)
-	default:
-		add("processor limit", sandbox.Absent, "not enforced: needs a control group")
-	}
-	switch {
-	case l.Processes == 0:
-		add("process limit", sandbox.Absent, none)
-	case s.Identity.UID == 0:
-		add("process limit", sandbox.Absent, "the kernel does not apply it to user 0 without a control group")
-	default:
-		add("process limit", sandbox.Held, fmt.Sprintf("%d processes and threads, counted for this sandbox alone", l.Processes))
-	}
-	switch {
-	case l.Files == 0:
-		add("open files limit", sandbox.Absent, none)
-	default:
-		add("open files limit", sandbox.Held, fmt.Sprintf("%d in each process, or the host's hard limit", l.Files))
-	}
-	switch {
-	case l.Disk == 0:
-		add("disk limit", sandbox.Weaker, "each scratch directory has its size; mounted directories are not limited")
-	default:
-		add("disk limit", sandbox.Weaker, fmt.Sprintf("%d bytes of scratch together; mounted directories are not limited", l.Disk))
-	}
-	return out
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -48,15 +49,15 @@ func TestInside(t *testing.T) {
 	want(t, b, map[string]string{
 		"hostname":     "box",
 		"id -u; id -g": fmt.Sprintf("%d\n%d", w.id.UID, w.id.GID),
-		`awk '/^Max (open|proc|core)/ {print $(NF-2), $(NF-1)}' /proc/self/limits`: "1 1\n101 101\n321 321",
-		"cat /proc/sys/user/max_user_namespaces":                                   "0",
-		"cat /proc/keys /proc/key-users | wc -c":                                   "0",
-		"readlink /opt/closed/link":                                                "/nowhere",
-		"touch /opt/closed/x 2>/dev/null || echo no":                               "no",
-		"touch /x 2>/dev/null || echo no":                                          "no",
-		"cp /bin/sh /opt/data && /opt/data/sh -c : 2>/dev/null || echo no":         "no",
-		"cp /usr/bin/true /tmp && /tmp/true && echo yes":                           "yes",
-		"head -c 2000000 /dev/zero 2>/dev/null >/run/f; stat -c %s /run/f":         "1048576",
+		`awk '/^Max (open|core)/ {print $(NF-2), $(NF-1)}' /proc/self/limits`: "1 1\n321 321",
+		"cat /proc/sys/user/max_user_namespaces":                              "0",
+		"cat /proc/keys /proc/key-users | wc -c":                              "0",
+		"readlink /opt/closed/link":                                           "/nowhere",
+		"touch /opt/closed/x 2>/dev/null || echo no":                          "no",
+		"touch /x 2>/dev/null || echo no":                                     "no",
+		"cp /bin/sh /opt/data && /opt/data/sh -c : 2>/dev/null || echo no":    "no",
+		"cp /usr/bin/true /tmp && /tmp/true && echo yes":                      "yes",
+		"head -c 2000000 /dev/zero 2>/dev/null >/run/f; stat -c %s /run/f":    "1048576",
 		"cat /tmp/text; stat -c %a /tmp/text; (echo x > /tmp/text) 2>/dev/null || echo no; rm -f /tmp/text 2>/dev/null || echo no": "text\n440\nno\nno",
 		"ls /":                                   "bin\ndev\netc\nlib\nlib64\nopt\nproc\nrun\ntmp\nusr",
 		"ls /opt":                                "closed\ndata",
@@ -156,7 +157,7 @@ func TestB70_OrphansAreCollected(t *testing.T) {
 		t.Skip("makes 5000 processes")
 	}
 	spec := newWorld(t).spec()
-	spec.Limits.Processes = 2500 // which zombies would soon have reached
+	spec.Limits.Processes = 512
 	b := open(t, spec)
 	got, exit := sh(t, b, `i=0; while [ $i -lt 5000 ]; do (: &) ; i=$((i+1)); done; ls -d /proc/[0-9]* 2>/dev/null | wc -l`)
 	if exit.Code != 0 {
@@ -354,6 +355,7 @@ func beNode() int {
 func killedSpec(w *world) sandbox.Spec {
 	s := w.spec()
 	s.Protect = append(s.Protect, sandbox.Protection{Path: filepath.Join(w.repo, ".mojoup"), Guard: sandbox.HoldDir})
+	s.Limits = sandbox.Limits{Memory: 256 << 20, Processes: 64, CPUs: 1}
 	return s
 }
 
@@ -396,14 +398,25 @@ func TestKilledNodeLeavesNothing(t *testing.T) {
 			case <-time.After(5 * time.Millisecond):
 			}
 		}
-		said := ""
+		var said, want []string
+		for _, dir := range e.groups.Paths(spec.ID, wanted(spec.Limits)) {
+			want = append(want, "removed the control group "+dir)
+		}
+		want = append(want, "removed the placeholder "+filepath.Join(w.repo, ".mojoup"))
 		for _, u := range e.Undo(spec) {
 			did, err := e.Sweep(ctx, u)
 			check(t, err)
-			said += did
+			if did != "" {
+				said = append(said, did)
+			}
 		}
-		if said != "removed the placeholder "+filepath.Join(w.repo, ".mojoup") {
-			t.Errorf("sweeping said %q", said)
+		if diff := cmp.Diff(want, said); diff != "" {
+			t.Errorf("sweeping said (-want +got):\n%s", diff)
+		}
+		for _, dir := range e.groups.Paths(spec.ID, wanted(spec.Limits)) {
+			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+				t.Errorf("%s: %v", dir, err)
+			}
 		}
 	}
 }

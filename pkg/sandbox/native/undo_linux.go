@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
@@ -22,12 +23,16 @@ const (
 	undoDir    = "native-dir"    // remove the directory Path if it is empty
 	undoFile   = "native-file"   // remove the file Path if it holds Content
 	undoMove   = "native-move"   // move the sheltered file back to Path
+	undoGroup  = "native-group"  // end what runs in the control group Path of ID, and remove it
 )
 
 // Undo lists what Prepare may leave: processes first, since a placeholder
 // may only go when nothing relies on it.
-func (*Engine) Undo(s sandbox.Spec) []sandbox.Undo {
+func (e *Engine) Undo(s sandbox.Spec) []sandbox.Undo {
 	out := []sandbox.Undo{{Kind: undoHelper, ID: s.ID}}
+	for _, dir := range e.groups.Paths(s.ID, wanted(s.Limits)) {
+		out = append(out, sandbox.Undo{Kind: undoGroup, Path: dir, ID: s.ID})
+	}
 	all := placeholders(s)
 	for i := len(all) - 1; i >= 0; i-- { // deepest first
 		p := all[i]
@@ -49,6 +54,8 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 	switch u.Kind {
 	case undoHelper:
 		return sweepHelper(ctx, u.ID)
+	case undoGroup:
+		return sweepGroup(ctx, u)
 	case undoFile:
 		p.file, p.content = true, u.Content
 	case undoMove:
@@ -68,6 +75,17 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 		did = "removed the placeholder " + u.Path
 	}
 	return did, err
+}
+
+func sweepGroup(ctx context.Context, u sandbox.Undo) (string, error) {
+	ended, removed, err := cgroup.Sweep(ctx, u.Path, u.ID)
+	switch {
+	case ended > 0:
+		return fmt.Sprintf("ended %d processes of the control group %s", ended, u.Path), err
+	case removed:
+		return "removed the control group " + u.Path, err
+	}
+	return "", err
 }
 
 // sweepHelper kills what is left of a helper. Normally nothing is: it leaves

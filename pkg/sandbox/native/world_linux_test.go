@@ -212,3 +212,10 @@ func sh(tb testing.TB, b sandbox.Sandbox, script string) (string, sandbox.Exit) 
 	check(tb, err)
 	return out.String(), exit
 }
+
+// soonest is soon for what runs after the test's own context has ended.
+func soonest() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}

@@ -21,6 +21,9 @@ type Options struct {
 	// Groups are the supplementary groups, which only root can choose;
 	// otherwise they stay those of the node.
 	Groups []int
+	// ControlGroup is a descriptor of the group of version 2 in which the
+	// helper is to be born; zero or negative means the node's own.
+	ControlGroup int
 }
 
 // A Helper is one running helper: an outer process and, soon, pid 1.
@@ -58,7 +61,7 @@ func (i *Image) Start(o Options) (*Helper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
 	}
-	attr := &syscall.SysProcAttr{Setsid: true}
+	attr := &syscall.SysProcAttr{Setsid: true, UseCgroupFD: o.ControlGroup > 0, CgroupFD: max(o.ControlGroup, 0)}
 	if os.Geteuid() == 0 {
 		// Here and not later: in a user namespace groups cannot be set.
 		attr.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
