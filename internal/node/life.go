@@ -79,6 +79,7 @@ type life struct {
 	gone    chan struct{} // closed when nothing of it is left
 	allowed atomic.Int64
 	denied  atomic.Int64
+	closing []string // lines about what the session left
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -183,11 +184,14 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 		return 0, cannotStart(err), l.sweep(ctx)
 	}
 	wayOut := l.serveWayOut(ctx, p, box.Listener())
+	guard := l.guard(ctx, p)
 	defer func() {
 		if err != nil { // else the client has taken all that there was
 			l.client.Hurry(l.n.o.Times.HangUp)
 		}
+		guard.stop() // the teardown takes the protections away
 		left = l.remove(ctx, box, wayOut)
+		l.closing = guard.end(ctx)
 	}()
 	l.stage("sandbox")
 	if err := l.move(ctx, session.Starting, nil); err != nil {
@@ -388,12 +392,14 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 		end = refused(err)
 		to, reason = session.Failed, end.Problem.Sentence
 	}
+	end.Notices = append(end.Notices, l.closing...)
 	if left != nil {
 		to, reason = session.Failed, left.Error()
 		end.Notices = append(end.Notices, "warning: "+left.Error(), fault.As(left).Hint)
 	}
 	merr := l.move(last, to, func(row *store.Session) {
 		row.Ended, row.Reason, row.Stages = time.Now(), reason, l.stages
+		row.Notices = withAll(row.Notices, l.closing)
 		if end.Problem == nil {
 			row.ExitCode = &code
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/admission"
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/egress"
+	"github.com/mojoup/mojoup-node/internal/guardwatch"
 	"github.com/mojoup/mojoup-node/internal/registries"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
@@ -61,6 +62,7 @@ type Node struct {
 	log        *slog.Logger
 	store      *store.Store
 	proxy      *egress.Proxy
+	guards     *guardwatch.Watcher
 	door       *admission.Door
 	uid        int
 	user       *user.User
@@ -126,6 +128,7 @@ func (n *Node) Serve(ctx context.Context) error {
 		return err
 	}
 	defer n.store.Close()
+	defer n.guards.Close()
 	if err := n.repair(ctx); err != nil {
 		return err
 	}
@@ -145,6 +148,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if n.store, err = store.Open(ctx, n.o.Paths.State, store.Options{}); err != nil {
 		return err
 	}
+	n.guards = guardwatch.New(n.log)
 	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes("node.network.private")})
 	if err != nil {
 		_ = n.store.Close()

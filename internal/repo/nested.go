@@ -2,10 +2,7 @@ package repo
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
@@ -18,19 +15,22 @@ const (
 	maxNested     = 16
 )
 
-// noRepositories are directories of installed dependencies: large, and no
-// place where people run git.
-var noRepositories = map[string]bool{"node_modules": true, "__pycache__": true, ".venv": true, ".tox": true}
+// dependencies are directories of installed ones: large, and no place where
+// people run git.
+var dependencies = map[string]bool{"node_modules": true, "__pycache__": true, ".venv": true, ".tox": true}
 
 // addNested notes the repositories inside the tree: whoever enters one on the
 // host has git obey its configuration too.
 func (r *Repository) addNested() {
-	dotgits, complete := r.dotgits(maxNestedLook)
+	found, complete := r.repositories(maxNestedLook, nil)
+	r.nested, r.nestedAll = found, complete
 	var git []string
-	for _, path := range dotgits {
+	for _, path := range found {
 		info, err := lstat(path)
 		switch {
-		case err != nil:
+		case err != nil, filepath.Base(path) != ".git":
+			// What only looks like one may be tracked, and git would show what
+			// is done to it.
 		case info.Mode().IsRegular():
 			r.target(path) // a worktree or submodule: it says whose configuration counts
 		case info.IsDir() && isGitDir(path):
@@ -48,37 +48,6 @@ func (r *Repository) addNested() {
 	if !complete {
 		r.Notes = append(r.Notes, "the tree is large: repositories deep inside it, if there are any, have no protection of their own")
 	}
-}
-
-// dotgits finds everything called .git below the top but its own, breadth
-// first, and reports whether all of the tree was looked at.
-func (r *Repository) dotgits(limit int) (found []string, complete bool) {
-	queue := []string{r.Top}
-	for len(queue) > 0 {
-		dir := queue[0]
-		queue = queue[1:]
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			if limit--; limit < 0 {
-				return found, false
-			}
-			path := filepath.Join(dir, e.Name())
-			switch {
-			case e.Name() == ".git":
-				if dir != r.Top && e.Type()&fs.ModeSymlink == 0 {
-					found = append(found, path)
-				}
-			case !e.IsDir(), noRepositories[e.Name()], path == r.GitDir, path == r.CommonDir:
-			default:
-				queue = append(queue, path)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found, true
 }
 
 // unprotectable says what keeps a nested repository from being protected. It

@@ -58,6 +58,9 @@ type Repository struct {
 	Tree sandbox.Tree
 	// Notes are for people: what is unusual here.
 	Notes []string
+
+	nested    []string // repositories inside the tree, as far as it was looked at
+	nestedAll bool     // all of it was
 }
 
 // A Link is one symbolic link: At is its own path, To the real path of what it

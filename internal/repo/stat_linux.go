@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,4 +87,25 @@ func held(path string, info fs.FileInfo) bool {
 		}
 	}
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
+}
+
+// changed is when a file's content or attributes last changed, which nobody
+// can set.
+func changed(info fs.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ctim.Nano()
+	}
+	return 0
+}
+
+// bornAfter reports whether path was made after t, as far as the file system
+// knows: where it does not, everything is.
+func bornAfter(path string, t time.Time) bool {
+	var s unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &s)
+	if err != nil || s.Mask&unix.STATX_BTIME == 0 {
+		return true
+	}
+	// The kernel's file times are those of its last tick.
+	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).After(t.Add(-50 * time.Millisecond))
 }

@@ -2,7 +2,10 @@
 
 package repo
 
-import "io/fs"
+import (
+	"io/fs"
+	"time"
+)
 
 const openFlags = 0
 
@@ -13,3 +16,7 @@ func writable(string, fs.FileInfo) bool { return true }
 func closed(string) bool { return false }
 
 func held(string, fs.FileInfo) bool { return false }
+
+func changed(fs.FileInfo) int64 { return 0 }
+
+func bornAfter(string, time.Time) bool { return true }

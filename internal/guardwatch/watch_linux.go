@@ -1,0 +1,197 @@
+package guardwatch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Watcher notices lost protections. Its methods may be called concurrently.
+type Watcher struct {
+	log *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	file    *os.File   // the inotify instance, nil until it is needed
+	fd      int        // of file: File.Fd may make it wait
+	dirs    map[int32]*directory
+	closed  bool
+	reading sync.WaitGroup
+}
+
+// A directory is watched for the names of one or more sessions.
+type directory struct {
+	wd     int32
+	guards []*guard
+}
+
+// A guard is one path of one session.
+type guard struct {
+	path   string
+	before stamp
+	lost   func(Lost)
+	told   bool
+}
+
+// A stamp tells one file from another at the same path, even where the inode's
+// number is used again.
+type stamp struct{ device, inode, sec, nsec uint64 }
+
+func look(path string) (stamp, error) {
+	var s unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &s)
+	if err != nil {
+		return stamp{}, err
+	}
+	out := stamp{device: unix.Mkdev(s.Dev_major, s.Dev_minor), inode: s.Ino}
+	if s.Mask&unix.STATX_BTIME != 0 {
+		out.sec, out.nsec = uint64(s.Btime.Sec), uint64(s.Btime.Nsec)
+	}
+	return out, nil
+}
+
+const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF |
+	unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+
+// Watch calls lost, once for each of these paths that is replaced or removed
+// from now on, until stop is called, which looks once more; after it has
+// returned lost is not called any more. It must return soon, and may not call the watcher. An error means
+// that not all of them are watched, stop is to be called all the same.
+func (w *Watcher) Watch(paths []string, lost func(Lost)) (stop func(), err error) {
+	var mine []*guard
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.open(); err != nil {
+		return func() {}, err
+	}
+	for _, path := range paths {
+		g := &guard{path: path, lost: lost}
+		wd, werr := unix.InotifyAddWatch(w.fd, filepath.Dir(path), events)
+		if werr == nil {
+			g.before, werr = look(path)
+		}
+		if werr != nil {
+			err = errors.Join(err, fmt.Errorf("watching %s: %w", path, werr))
+			continue
+		}
+		d := w.dirs[int32(wd)]
+		if d == nil {
+			d = &directory{wd: int32(wd)}
+			w.dirs[d.wd] = d
+		}
+		d.guards = append(d.guards, g)
+		mine = append(mine, g)
+	}
+	return func() { w.forget(mine) }, err
+}
+
+// open makes the instance and its reader.
+func (w *Watcher) open() error {
+	if w.closed {
+		return os.ErrClosed
+	}
+	if w.file != nil {
+		return nil
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("watching protected paths: %w", err)
+	}
+	w.fd, w.file, w.dirs = fd, os.NewFile(uintptr(fd), "inotify"), map[int32]*directory{}
+	w.reading.Go(func() { w.read(w.file) })
+	return nil
+}
+
+func (w *Watcher) forget(mine []*guard) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range mine { // what was not read yet
+		g.examine()
+		g.told = true
+	}
+	for wd, d := range w.dirs {
+		d.guards = slices.DeleteFunc(d.guards, func(g *guard) bool { return slices.Contains(mine, g) })
+		if len(d.guards) == 0 {
+			delete(w.dirs, wd)
+			if !w.closed {
+				_, _ = unix.InotifyRmWatch(w.fd, uint32(wd))
+			}
+		}
+	}
+}
+
+// Close ends the watching.
+func (w *Watcher) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	file := w.file
+	w.mu.Unlock()
+	if file == nil {
+		return nil
+	}
+	err := file.Close()
+	w.reading.Wait()
+	return err
+}
+
+// read takes events until the instance is closed. What they say is only which
+// directories to look at: events can be lost, what stands at a path cannot.
+func (w *Watcher) read(file *os.File) {
+	buf := make([]byte, 64<<10)
+	rest := time.NewTimer(0)
+	defer rest.Stop()
+	for {
+		n, err := file.Read(buf)
+		if err != nil {
+			if !errors.Is(err, os.ErrClosed) {
+				w.log.Error("watching protected paths", "err", err)
+			}
+			return
+		}
+		<-rest.C
+		w.examine(changed(buf[:n]))
+		rest.Reset(pause)
+	}
+}
+
+// changed are the directories that events are about; all is reported by -1,
+// where the kernel had more than it kept.
+func changed(buf []byte) map[int32]bool {
+	out := map[int32]bool{}
+	for len(buf) >= unix.SizeofInotifyEvent {
+		out[int32(binary.NativeEndian.Uint32(buf))] = true
+		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[12:]))
+		buf = buf[min(size, len(buf)):]
+	}
+	return out
+}
+
+// examine looks at the paths in those directories.
+func (w *Watcher) examine(dirs map[int32]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for wd, d := range w.dirs {
+		if !dirs[wd] && !dirs[-1] {
+			continue
+		}
+		for _, g := range d.guards {
+			g.examine()
+		}
+	}
+}
+
+func (g *guard) examine() {
+	now, err := look(g.path)
+	if g.told || err == nil && now == g.before {
+		return
+	}
+	g.told = true
+	g.lost(Lost{Path: g.path, At: time.Now(), Gone: err != nil})
+}

@@ -1,0 +1,124 @@
+package guardwatch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place has two directories with what a session may protect.
+func place(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.MkdirAll(dir+"/git/hooks", 0o755))
+	for _, name := range []string{"settings.json", "git/config", "other"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o644))
+	}
+	return dir
+}
+
+func watch(t *testing.T, w *Watcher, paths ...string) (lost chan Lost, stop func()) {
+	t.Helper()
+	lost = make(chan Lost, 10)
+	stop, err := w.Watch(paths, func(l Lost) { lost <- l })
+	must(t, err)
+	return lost, stop
+}
+
+func next(t *testing.T, lost chan Lost, path string, gone bool) {
+	t.Helper()
+	select {
+	case l := <-lost:
+		if l.Path != path || l.Gone != gone || time.Since(l.At) > time.Minute {
+			t.Errorf("got %+v, want %s, gone %v", l, path, gone)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("nobody noticed %s", path)
+	}
+}
+
+func TestNoticesWhatTheHostReplaces(t *testing.T) {
+	dir := place(t)
+	w := New(nil)
+	defer w.Close()
+	settings, config, hooks := dir+"/settings.json", dir+"/git/config", dir+"/git/hooks"
+	lost, stop := watch(t, w, settings, config, hooks)
+	other, stopOther := watch(t, w, settings)
+
+	// None of these ends a mount.
+	must(t, os.WriteFile(settings, []byte("in place"), 0o644))
+	must(t, os.Chmod(config, 0o600))
+	must(t, os.WriteFile(hooks+"/pre-commit", nil, 0o755))
+	must(t, os.Rename(dir+"/other", dir+"/another"))
+
+	must(t, os.WriteFile(dir+"/new", nil, 0o644))
+	must(t, os.Rename(dir+"/new", settings))
+	next(t, lost, settings, false)
+	next(t, other, settings, false)
+	must(t, os.RemoveAll(hooks))
+	next(t, lost, hooks, true)
+	must(t, os.WriteFile(dir+"/new", nil, 0o644))
+	must(t, os.Rename(dir+"/new", settings)) // said once
+	must(t, os.Rename(dir+"/git", dir+"/moved"))
+	next(t, lost, config, true)
+
+	stopOther()
+	stop()
+	late, stopLate := watch(t, w, settings)
+	must(t, os.Remove(settings))
+	stopLate()
+	stopLate()
+	if len(late) != 1 {
+		t.Errorf("at the end %d were told", len(late))
+	}
+	if len(lost)+len(other) != 0 {
+		t.Errorf("more was said: %d, %d", len(lost), len(other))
+	}
+	if len(w.dirs) != 0 {
+		t.Errorf("%d directories are still watched", len(w.dirs))
+	}
+	must(t, w.Close())
+}
+
+// TestFloodsHideNothing: more events than the kernel keeps, and a number of an
+// inode that is used again.
+func TestFloodsHideNothing(t *testing.T) {
+	dir := place(t)
+	w := New(nil)
+	defer w.Close()
+	lost, stop := watch(t, w, dir+"/settings.json")
+	defer stop()
+	for i := range 20000 {
+		must(t, os.WriteFile(fmt.Sprintf("%s/f%d", dir, i%7), nil, 0o644))
+		must(t, os.Remove(fmt.Sprintf("%s/f%d", dir, i%7)))
+	}
+	must(t, os.Remove(dir+"/settings.json"))
+	must(t, os.WriteFile(dir+"/settings.json", []byte("x"), 0o644))
+	next(t, lost, dir+"/settings.json", false)
+}
+
+func TestWhatCannotBeWatchedIsSaid(t *testing.T) {
+	dir := place(t)
+	w := New(nil)
+	lost := make(chan Lost, 1)
+	stop, err := w.Watch([]string{dir + "/missing/x", dir + "/nothing", dir + "/other"}, func(l Lost) { lost <- l })
+	if err == nil {
+		t.Error("no error")
+	}
+	must(t, os.Remove(dir+"/other"))
+	next(t, lost, dir+"/other", true)
+	stop()
+	must(t, w.Close())
+	if _, err := w.Watch([]string{dir}, nil); err == nil {
+		t.Error("a closed watcher watches")
+	}
+}
