@@ -5,6 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 STATIC  := -linkmode external -extldflags "-static" -X github.com/mojoup/mojoup-node/internal/cli.version=$(VERSION)
 CHILD   := pkg/sandbox/native/child
 SOAK    ?= 1h
+FUZZ    ?= 1m
 
 .DEFAULT_GOAL := build
 .PHONY: help build try test test-go test-tools soak lint fmt generate check-generated cross fuzz bench deps install clean ci
@@ -29,10 +30,10 @@ try: deps build ## run a session in a sandbox in a demo repository and show what
 test: ## everything that proves this tree, on a fresh machine: installs, builds, tests
 	@.ci/test.sh
 
-test-go: helper ## only the Go tests, without installing anything
-	$(GO) test ./...
+test-go: helper ## only the quick Go tests, installing nothing; names what it skipped
+	@$(GO) test -json ./... | $(GO) run .ci/summary.go
 
-lint: ## vet, formatting, package comments, shell scripts
+lint: helper ## vet, formatting, module files, shell scripts, lengths, what is banned
 	@.ci/lint.sh
 
 fmt: ## format the Go files
@@ -48,8 +49,8 @@ cross: ## show that the tree builds where sandboxes cannot run
 	GOOS=darwin CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/...
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/...
 
-fuzz: ## fuzz each parser of foreign bytes for a minute
-	@.ci/fuzz.sh 60s
+fuzz: helper ## fuzz each parser of foreign bytes for FUZZ (default 1m)
+	@.ci/fuzz.sh $(FUZZ)
 
 bench: build ## start and proxy costs beside bare floors, as docs/benchmarks.md shows them
 	./mojoup-node bench
