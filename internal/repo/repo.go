@@ -1,5 +1,5 @@
-// Package repo promises to say what a repository is on this disk, by reading
-// and without running git: git obeys the configuration of the tree that it
+// Package repo promises to say what a repository is on this disk, before a
+// session and after it, by reading and without running git: git obeys the configuration of the tree that it
 // looks at, and a session may have written that tree.
 //
 // Every read happens as the uid of the process. Pointers that git follows
