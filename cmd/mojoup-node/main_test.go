@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -25,25 +29,75 @@ func TestMain(m *testing.M) {
 // another's, and whatever a script started is ended after it.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil || len(files) < 10 {
+	if err != nil || len(files) < 20 {
 		t.Fatalf("found %d scripts, %v", len(files), err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:   "testdata/script",
-		Setup: setup,
-		Condition: func(name string) (bool, error) {
-			switch name {
-			case "root":
-				return os.Getuid() == 0, nil
-			case "sandbox":
-				return canSandbox(t), nil
-			}
-			_, err := exec.LookPath(strings.TrimPrefix(name, "has:"))
-			return err == nil, nil
+		Dir:       "testdata/script",
+		Setup:     setup,
+		Condition: func(name string) (bool, error) { return condition(t, name) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"screen": screen,
+			"shape":  shape,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 	})
+}
+
+func condition(t *testing.T, name string) (bool, error) {
+	switch name {
+	case "root":
+		return os.Getuid() == 0, nil
+	case "sandbox":
+		return canSandbox(t), nil
+	}
+	program, ok := strings.CutPrefix(name, "has:")
+	if !ok {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	_, err := exec.LookPath(program)
+	return err == nil, nil
+}
+
+// TestScriptsAsUser runs all of them again as an ordinary user, where root
+// runs the tests: in a copy, because that user may not be able to read the
+// tree.
+func TestScriptsAsUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("wanted root, which can become another user; TestScripts ran as one")
+	}
+	const uid = 1000
+	if _, err := user.LookupId(strconv.Itoa(uid)); err != nil {
+		kerneltest.Lacking(t, "a user with uid 1000", err)
+	}
+	dir, err := os.MkdirTemp("", "mjuser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for _, args := range [][]string{
+		{"cp", os.Args[0], dir + "/scripts.test"},
+		{"cp", "-r", "testdata", filepath.FromSlash(jsonPage), dir},
+		{"mkdir", dir + "/tmp", dir + "/home"},
+		{"chown", "-R", strconv.Itoa(uid), dir},
+		{"chmod", "-R", "a+rX", dir},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	cmd := exec.Command(dir+"/scripts.test", "-test.run", "^TestScripts$", "-test.timeout", "150s")
+	if testing.Verbose() {
+		cmd.Args = append(cmd.Args, "-test.v")
+	}
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+dir+"/home", "TMPDIR="+dir+"/tmp", "USER=", "LOGNAME=", "XDG_RUNTIME_DIR=", "PATH=/usr/local/bin:/usr/bin:/bin")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	if err := cmd.Run(); err != nil {
+		t.Errorf("as uid %d: %v", uid, err)
+	}
 }
 
 func setup(env *testscript.Env) error {

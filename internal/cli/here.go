@@ -36,8 +36,9 @@ func origin(p Process, paths config.Paths) config.Origin {
 	return config.Origin{File: paths.Config, Environ: p.Environ()}
 }
 
-// logPath is the log of a node that runs in the background.
-func (h here) logPath() string { return filepath.Join(h.paths.State, "node.log") }
+// logPath is the log of a node that runs in the background. It lies in the
+// runtime directory, which is looked at before anything is opened in it.
+func (h here) logPath() string { return filepath.Join(h.paths.Runtime, "node.log") }
 
 func (h here) client() *client.Client { return client.New(h.paths.Socket()) }
 
@@ -53,6 +54,9 @@ const readyVariable = "MOJOUP_READY_FD"
 // once one answers. Two that start at the same moment are settled by the
 // node's lock: the loser says that the other one answers.
 func (h here) startNode(ctx context.Context, p Process) error {
+	if err := h.paths.MakeRuntime(); err != nil {
+		return err
+	}
 	log, err := openLog(h.logPath())
 	if err != nil {
 		return err
@@ -79,13 +83,15 @@ func (h here) startNode(ctx context.Context, p Process) error {
 		return fault.CannotRun("starting a node: %w", err)
 	}
 	_ = cmd.Process.Release()
-	return h.waitReady(r)
+	return h.waitReady(ctx, r)
 }
 
-func (h here) waitReady(r *os.File) error {
+func (h here) waitReady(ctx context.Context, r *os.File) error {
 	if err := r.SetReadDeadline(time.Now().Add(startWithin)); err != nil {
 		return fault.CannotRun("waiting for the node: %w", err)
 	}
+	interrupted := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Now()) })
+	defer interrupted()
 	var word [1024]byte
 	n, err := r.Read(word[:])
 	switch said := strings.TrimSpace(string(word[:n])); {
@@ -93,6 +99,8 @@ func (h here) waitReady(r *os.File) error {
 		return nil
 	case said != "":
 		return fault.CannotRun("the node did not start: %s", said).WithHint("its log: %s", h.logPath())
+	case ctx.Err() != nil:
+		return fault.CannotRun("interrupted while the node started")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.CannotRun("the node did not answer within %s", startWithin).WithHint("its log: %s", h.logPath())
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -233,12 +234,30 @@ func (h here) approve(ctx context.Context, p Process, req api.ApprovalRequest, a
 	}
 	if ask {
 		fmt.Fprintf(p.Stderr, "Allow this for this repository? Type yes: ")
-		answer, err := bufio.NewReader(p.Stdin).ReadString('\n')
-		if err != nil || strings.TrimSpace(answer) != "yes" {
+		if typedLine(ctx, p.Stdin) != "yes" {
 			return fault.CannotRun("not approved").WithHint("edit .mojoup/policy.json, or approve later with `mojoup-node policy approve`")
 		}
 	}
 	req.Digest = a.Digest
 	_, err = h.client().Approval(ctx, req)
 	return err
+}
+
+// typedLine is what the person types, or nothing where they interrupt it. The
+// read itself cannot be ended and stays behind; the command ends soon after.
+func typedLine(ctx context.Context, r io.Reader) string {
+	typed := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(r).ReadString('\n')
+		if err != nil {
+			line = ""
+		}
+		typed <- strings.TrimSpace(line)
+	}()
+	select {
+	case line := <-typed:
+		return line
+	case <-ctx.Done():
+		return ""
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -152,11 +151,7 @@ func openLog(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > large {
 		flags |= os.O_TRUNC
 	}
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	var f *os.File
-	if err == nil {
-		f, err = os.OpenFile(path, flags, 0o600)
-	}
+	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, fault.CannotRun("opening the node's log: %w", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/charmbracelet/lipgloss/table"
 	"github.com/muesli/termenv"
 	"golang.org/x/term"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
 )
 
 // talk is the conversation: lines on stderr under the program's name, no
@@ -65,7 +67,10 @@ func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return fault.Unknown("writing the answer: %w", err)
+	}
+	return nil
 }
 
 // pen writes for people: colour only on a terminal, and never as the only
