@@ -75,7 +75,7 @@ func sweep(ctx context.Context, dir string) (ended int, removed bool, err error)
 	}
 }
 
-// killAll kills every process of a group, noting which. On version 2 the
+// killAll kills every process of a group, noting which were alive. On version 2 the
 // kernel does it at once; on version 1 nothing may be started meanwhile where
 // the group counts processes, and elsewhere one comes back and looks again.
 func killAll(dir string, seen map[int]bool) error {
@@ -87,7 +87,9 @@ func killAll(dir string, seen map[int]bool) error {
 		return err
 	}
 	for _, pid := range pids {
-		seen[pid] = true
+		if alive(pid) {
+			seen[pid] = true
+		}
 	}
 	if (kernel{}).write(path.Join(dir, "cgroup.kill"), "1") == nil {
 		return nil
@@ -99,6 +101,17 @@ func killAll(dir string, seen map[int]bool) error {
 		}
 	}
 	return nil
+}
+
+// alive tells a process from one that has ended and has not been collected.
+func alive(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return n == 0 && err == nil
 }
 
 // kill goes by a descriptor, so that the number cannot come to mean a process
