@@ -40,10 +40,10 @@ fmt: ## format the Go files
 	gofmt -w cmd internal pkg
 
 generate: helper ## write anew what is made from the code: docs/cli.md, docs/settings.md, docs/policy.schema.json
-	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden' -update
+	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden|UpToDate' -update
 
 check-generated: ## fail where generate would change something
-	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden'
+	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden|UpToDate'
 
 cross: ## show that the tree builds where sandboxes cannot run
 	GOOS=darwin CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/...
