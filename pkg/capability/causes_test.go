@@ -330,20 +330,20 @@ func TestLimits(t *testing.T) {
 		found    string
 	}{
 		{"v2 delegated", nil, all, OK, "control groups v2: memory, processes, processor time"},
-		{"v2 not delegated", nil, none, Warn, "memory limit: not enforced"},
+		{"v2 not delegated", nil, none, Warn, "memory limit: weaker, watched only"},
 		{"v2, processes cannot be moved", nil, func(path string) error {
 			if strings.HasSuffix(path, "cgroup.procs") {
 				return syscall.EACCES
 			}
 			return nil
-		}, Warn, "memory limit: not enforced"},
+		}, Warn, "memory limit: weaker, watched only"},
 		{"v2 with one controller", map[string]string{own + "/cgroup.controllers": "pids"}, all, Warn,
-			"control groups v2: memory limit: not enforced, processor time limit: not enforced; enforced: processes"},
+			"control groups v2: memory limit: weaker, watched only, processor time limit: weaker, a choice of processors only; enforced: processes"},
 		{"v2 inside a container", inside, all, OK, "control groups v2: memory"},
 		{"v1 as root", v1, all, OK, "control groups v1: memory, processes, processor time"},
-		{"v1 as somebody", v1, none, Warn, "control groups v1: memory limit: not enforced"},
-		{"v1, one hierarchy", v1, only("/sys/fs/cgroup/pids/node"), Warn, "control groups v1: memory limit: not enforced"},
-		{"none", map[string]string{"/proc/self/cgroup": "-", "/proc/self/mountinfo": "-"}, all, Warn, "no control groups: memory limit: not enforced"},
+		{"v1 as somebody", v1, none, Warn, "control groups v1: memory limit: weaker, watched only"},
+		{"v1, one hierarchy", v1, only("/sys/fs/cgroup/pids/node"), Warn, "control groups v1: memory limit: weaker, watched only"},
+		{"none", map[string]string{"/proc/self/cgroup": "-", "/proc/self/mountinfo": "-"}, all, Warn, "no control groups: memory limit: weaker, watched only"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -357,23 +357,6 @@ func TestLimits(t *testing.T) {
 				t.Error("limits decide")
 			}
 		})
-	}
-}
-
-func TestWhereAGroupIsSeen(t *testing.T) {
-	tests := []struct{ root, point, group, want string }{
-		{"/", "/sys/fs/cgroup", "/", "/sys/fs/cgroup"},
-		{"/", "/sys/fs/cgroup", "/a/b", "/sys/fs/cgroup/a/b"},
-		{"/docker/abc", "/sys/fs/cgroup", "/docker/abc/x", "/sys/fs/cgroup/x"},
-		{"/docker/abc", "/sys/fs/cgroup", "/docker/abc", "/sys/fs/cgroup"},
-		{"/docker/abc", "/sys/fs/cgroup", "/docker/abcdef", "/sys/fs/cgroup"},
-		{"/../../docker/abc", "/sys/fs/cgroup", "/", "/sys/fs/cgroup"},
-		{"/", "/sys/fs/cgroup", "", "/sys/fs/cgroup"},
-	}
-	for _, tt := range tests {
-		if got := (mount{root: tt.root, point: tt.point}).below(tt.group); got != tt.want {
-			t.Errorf("%s of a mount of %s: %s, want %s", tt.group, tt.root, got, tt.want)
-		}
 	}
 }
 

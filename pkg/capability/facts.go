@@ -77,11 +77,7 @@ func masks(point string) bool {
 }
 
 // mount is one line of /proc/PID/mountinfo, see proc_pid_mountinfo(5).
-type mount struct {
-	root, point string
-	kind        string   // of file system
-	options     []string // of the super block: for cgroup v1 they name the controllers
-}
+type mount struct{ point string }
 
 func parseMounts(text string) []mount {
 	var mounts []mount
@@ -91,11 +87,7 @@ func parseMounts(text string) []mount {
 		if !ok || len(left) < 5 || len(right) < 1 {
 			continue
 		}
-		m := mount{root: unescape(left[3]), point: unescape(left[4]), kind: right[0]}
-		if len(right) > 2 {
-			m.options = strings.Split(right[2], ",")
-		}
-		mounts = append(mounts, m)
+		mounts = append(mounts, mount{point: unescape(left[4])})
 	}
 	return mounts
 }
