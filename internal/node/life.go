@@ -79,7 +79,8 @@ type life struct {
 	gone    chan struct{} // closed when nothing of it is left
 	allowed atomic.Int64
 	denied  atomic.Int64
-	closing []string // lines about what the session left
+	closing []string // lines about what limits did to the session, and about what it left
+	cause   string   // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -191,7 +192,7 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 		}
 		guard.stop() // the teardown takes the protections away
 		left = l.remove(ctx, box, wayOut)
-		l.closing = guard.end(ctx)
+		l.closing = append(l.closing, guard.end(ctx)...)
 	}()
 	l.stage("sandbox")
 	if err := l.move(ctx, session.Starting, nil); err != nil {
@@ -287,7 +288,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	defer pipes.close()
 	// Written before acted on: the command may ask who it is at once.
 	err = l.move(ctx, session.Running, func(row *store.Session) {
-		row.Stages, row.Enforced = l.stages, slices.Concat(enforced, p.facts)
+		row.Stages, row.Enforced = l.stages, attributed(slices.Concat(enforced, p.facts), p.limitsFrom)
 	})
 	if err != nil {
 		return 0, err
@@ -303,11 +304,12 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 		return 0, errClientGone
 	}
 	pipes.serve()
-	if p.wall > 0 {
-		due := time.AfterFunc(p.wall, func() { l.stop(overTime{p.wall}) })
+	if wall := p.limits.Wall; wall > 0 {
+		due := time.AfterFunc(wall, func() { l.stop(overTime{wall}) })
 		defer due.Stop()
 	}
 	exit, err := l.attend(ctx, box, proc)
+	l.hit(exit)
 	return exit.Code, err
 }
 
@@ -383,7 +385,7 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 	defer cancel()
 	l.n.flush(last)
 	end := api.Ended{Code: code}
-	to, reason := session.Gone, ""
+	to, reason := session.Gone, l.cause
 	switch {
 	case err != nil && ctx.Err() != nil:
 		reason = because(ctx)

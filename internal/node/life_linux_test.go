@@ -423,7 +423,7 @@ func TestB100LimitsAreShownAsTheyAre(t *testing.T) {
 			delete(got, f.Name)
 		}
 	}
-	for name, want := range map[string][]string{"time limit": {"enforced"}, "process limit": {"enforced", "absent"}, "memory limit": {"enforced", "absent"}, "processor limit": {"enforced", "absent"}} {
+	for name, want := range map[string][]string{"time limit": {"enforced"}, "process limit": {"enforced", "absent"}, "memory limit": {"enforced", "weaker"}, "processor limit": {"enforced", "weaker"}} {
 		if !slices.Contains(want, got[name]) {
 			t.Errorf("%s: %q of %v", name, got[name], got)
 		}

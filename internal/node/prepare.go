@@ -34,7 +34,8 @@ type prepared struct {
 	authority  *leafcert.Authority
 	facts      []sandbox.Fact
 	notices    []string
-	wall       time.Duration // after which the session is ended, or 0
+	limits     sandbox.Limits
+	limitsFrom map[string]string // by fact, the settings of the node that are stricter than the policy
 }
 
 // consider looks, reads the policy and chooses the engine. It makes nothing,
@@ -55,6 +56,7 @@ func (l *life) consider(ctx context.Context) (p prepared, err error) {
 		return p, err
 	}
 	l.stage("policy")
+	p.limits, p.limitsFrom = limits(p.policy.Limits, l.n.o.Settings)
 	if err := l.choose(ctx, &p); err != nil {
 		return p, err
 	}
@@ -69,8 +71,8 @@ func (l *life) plan(ctx context.Context, p prepared) (_ prepared, err error) {
 	} else {
 		err = l.planProcess(&p)
 	}
-	if p.wall = p.policy.Limits.Wall; p.wall > 0 {
-		p.facts = append(p.facts, sandbox.Fact{Name: "time limit", Strength: sandbox.Held, Detail: spelled(p.wall) + ", then SIGTERM, and the end of everything inside " + spelled(l.n.o.Times.HangUp) + " later"})
+	if wall := p.limits.Wall; wall > 0 {
+		p.facts = append(p.facts, sandbox.Fact{Name: "time limit", Strength: sandbox.Held, Detail: spelled(wall) + ", then SIGTERM, and the end of everything inside " + spelled(l.n.o.Times.HangUp) + " later"})
 	}
 	l.stage("plan")
 	return p, err
@@ -282,7 +284,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
 		Env: l.req.Env, Author: plan.Author{Name: name, Email: email}, SessionCA: p.authority.CertificatePEM(),
-		Limits: limits(p.policy.Limits), Private: n.private(), WorkDir: workDir(n.o.Paths),
+		Limits: p.limits, Private: n.private(), WorkDir: workDir(n.o.Paths),
 	})
 	if err != nil {
 		return err
@@ -345,8 +347,4 @@ func terminal(r api.RunRequest) *sandbox.Size {
 		return nil
 	}
 	return &sandbox.Size{Columns: r.Terminal.Columns, Rows: r.Terminal.Rows}
-}
-
-func limits(l policy.Limits) sandbox.Limits {
-	return sandbox.Limits{CPUs: l.CPUs, Memory: l.Memory, Processes: l.Processes, Wall: l.Wall}
 }

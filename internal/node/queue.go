@@ -81,7 +81,7 @@ func (l *life) goneMeanwhile(err error) error {
 // reports whether it did. The ticket must be released on every path.
 func (l *life) admit(ctx context.Context, p prepared) (t *admission.Ticket, waited bool, err error) {
 	req := admission.Request{ID: string(l.id), User: l.caller.UID, Kind: slots}
-	if most := p.policy.Limits.Memory; most > 0 && most < needed {
+	if most := p.limits.Memory; most > 0 && most < needed {
 		req.Memory = most
 	}
 	var watch sync.WaitGroup
