@@ -39,8 +39,14 @@ func (p placeholder) moveIn(parent int, dir *os.File) error {
 	if isLinked(parent, name, p.shelter) {
 		return nil
 	}
+	inside := int(dir.Fd())
 	var stat unix.Stat_t
 	err = unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && stat.Mode&unix.S_IFMT == unix.S_IFREG {
+		// What a dead node left of an earlier move is this file or an old one.
+		_ = unix.Unlinkat(inside, name, 0)
+		err = unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		if err := unix.Symlinkat(sandbox.ShelterLink(p.shelter), parent, name); err != nil {
@@ -54,9 +60,6 @@ func (p placeholder) moveIn(parent int, dir *os.File) error {
 	case stat.Nlink > 1:
 		return unix.EMLINK
 	}
-	inside := int(dir.Fd())
-	// What a dead node left of an earlier move is the same file or an old one.
-	_ = unix.Unlinkat(inside, name, 0)
 	const fresh = ".link"
 	_ = unix.Unlinkat(inside, fresh, 0)
 	if err := unix.Symlinkat(sandbox.ShelterLink(p.shelter), inside, fresh); err != nil {
@@ -113,7 +116,9 @@ func (p placeholder) moveOut(parent int, dir *os.File) (done bool, err error) {
 		return false, fmt.Errorf("moving %s back: %w", p.shelter, err)
 	}
 	defer unlock()
-	if !isLinked(parent, name, p.shelter) {
+	var stat unix.Stat_t
+	there := unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil
+	if there && !isLinked(parent, name, p.shelter) {
 		// The host has put another file there: that one counts.
 		err = unix.Unlinkat(inside, name, 0)
 	} else if err = unix.Renameat(inside, name, parent, name); errors.Is(err, unix.ENOENT) {
