@@ -122,6 +122,7 @@ func TestB65StatusAndSlotsAreOne(t *testing.T) {
 				}
 				s, err := r.client.Status(t.Context())
 				if err != nil {
+					cancel()
 					t.Error(err)
 					return
 				}
