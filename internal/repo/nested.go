@@ -23,7 +23,7 @@ var dependencies = map[string]bool{"node_modules": true, "__pycache__": true, ".
 // host has git obey its configuration too.
 func (r *Repository) addNested() {
 	found, complete := r.repositories(maxNestedLook, nil)
-	r.nested, r.nestedAll = found, complete
+	r.Inside, r.WholeTree = found, complete
 	var git []string
 	for _, path := range found {
 		info, err := lstat(path)

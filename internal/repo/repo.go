@@ -56,11 +56,12 @@ type Repository struct {
 	Hide []Hidden
 	// Tree is what the table of protected paths has to know.
 	Tree sandbox.Tree
+	// Inside are the repositories within the tree, by what makes git take them
+	// for one, as far as it was looked at; WholeTree says that all of it was.
+	Inside    []string
+	WholeTree bool
 	// Notes are for people: what is unusual here.
 	Notes []string
-
-	nested    []string // repositories inside the tree, as far as it was looked at
-	nestedAll bool     // all of it was
 }
 
 // A Link is one symbolic link: At is its own path, To the real path of what it

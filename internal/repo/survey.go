@@ -48,8 +48,8 @@ func (s Survey) IsZero() bool { return s.at.IsZero() }
 
 // Before is the survey of the tree as [Look] found it.
 func (r Repository) Before() Survey {
-	s := Survey{at: time.Now(), complete: r.nestedAll, nested: map[string]bool{}}
-	for _, path := range r.nested {
+	s := Survey{at: time.Now(), complete: r.WholeTree, nested: map[string]bool{}}
+	for _, path := range r.Inside {
 		s.nested[path] = true
 	}
 	r.surveyFiles(&s)

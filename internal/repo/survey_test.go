@@ -73,8 +73,8 @@ func TestSurveyOfALargeTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Repository{Top: top}
-	r.nested, r.nestedAll = r.repositories(2, nil)
-	if r.nestedAll {
+	r.Inside, r.WholeTree = r.repositories(2, nil)
+	if r.WholeTree {
 		t.Fatal("two entries were enough")
 	}
 	before := r.Before()
