@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +16,9 @@ func newCleanup(p Process) *cobra.Command {
 		Long: `Undo what a node that died left behind: held paths in repositories, processes,
 sessions that were called live. A node does the same at every start; this is for
 when none is to start. Where a node runs there is nothing of a dead one, and its
-own sessions are not touched.`,
+own sessions are not touched.
+
+Exit code 1 where something could not be undone.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := supported(); err != nil {
@@ -27,38 +28,46 @@ own sessions are not touched.`,
 			if err != nil {
 				return err
 			}
-			done, err := cleanup(cmd, p, h)
+			done, left, err := cleanup(cmd, p, h)
 			if err != nil {
 				return err
 			}
 			if wantsJSON(cmd) {
-				return printJSON(p.Stdout, map[string]any{"did": done})
+				err = printJSON(p.Stdout, map[string]any{"did": done, "left": left})
+			} else {
+				printCleanup(newPen(p), done, left)
 			}
-			for _, line := range done {
-				newPen(p).printf("%s\n", visible(line))
+			if err == nil && len(left) > 0 {
+				return exitCode(fault.ExitNegative)
 			}
-			if len(done) == 0 {
-				newPen(p).printf("nothing to undo\n")
-			}
-			return nil
+			return err
 		},
 	}
 	addJSON(cmd)
 	return cmd
 }
 
-func cleanup(cmd *cobra.Command, p Process, h here) ([]string, error) {
+func printCleanup(pen pen, done, left []string) {
+	for _, line := range append(done, left...) {
+		pen.printf("%s\n", visible(line))
+	}
+	if len(done)+len(left) == 0 {
+		pen.printf("nothing to undo\n")
+	}
+}
+
+func cleanup(cmd *cobra.Command, p Process, h here) (done, left []string, err error) {
 	engines, err := engines(h, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	done, err := node.CleanUp(cmd.Context(), h.paths, engines)
+	done, left, err = node.CleanUp(cmd.Context(), h.paths, engines)
 	if errors.Is(err, node.ErrRunning) {
-		fmt.Fprintln(p.Stderr, "mojoup-node: a node is running: what a dead one left it undid at its start")
-		return []string{}, nil
+		talk{w: p.Stderr}.line("a node is running: what a dead one left it undid at its start")
+		return []string{}, []string{}, nil
 	}
 	if err != nil {
-		return nil, fault.As(err)
+		return nil, nil, fault.As(err)
 	}
-	return done, nil
+	return done, left, nil
 }

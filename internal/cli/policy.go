@@ -13,6 +13,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/effective"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/internal/registries"
 	"github.com/mojoup/mojoup-node/internal/repo"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -339,7 +340,7 @@ asked again.`,
 			if err != nil {
 				return fault.Unknown("finding the current directory: %w", err)
 			}
-			req := api.ApprovalRequest{Directory: spelled(p, dir), Tool: o.tool}
+			req := api.ApprovalRequest{Directory: spelled(p, dir), Tool: o.tool, Env: plan.CallerEnv(p.Environ())}
 			if o.repo != "" {
 				if req.Repository, err = filepath.Abs(o.repo); err != nil {
 					return fault.Usage("--repo %s: %w", o.repo, err)

@@ -84,15 +84,16 @@ func (h here) runAs(ctx context.Context, p Process, o runOptions, req api.RunReq
 	once := func() error {
 		return h.withNode(ctx, p, func() error { return h.runOnce(ctx, p, o, req) })
 	}
-	err := once()
+	err, asked := once(), false
 	for f := fault.As(err); f != nil; f = fault.As(err) {
 		switch {
 		case f.Code == api.CodeEnvironment && req.WholeEnv == nil:
 			req.WholeEnv = p.Environ()
-		case f.Code == api.CodeApproval && isTerminal(p.Stdin) && isTerminal(p.Stderr):
-			if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Tool: req.Tool}, true); err != nil {
+		case f.Code == api.CodeApproval && !asked && isTerminal(p.Stdin) && isTerminal(p.Stderr):
+			if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Tool: req.Tool, Env: req.Env}, true); err != nil {
 				return fault.As(err).WithExit(fault.ExitCannotRun)
 			}
+			asked = true
 		default:
 			return err
 		}

@@ -16,7 +16,7 @@ var errNoAnswer = errors.New("it does not answer")
 //
 // This is the one goroutine here that nobody waits for: nothing in the process
 // can end a call that hangs.
-func bounded[T any](ctx context.Context, n *Node, call func() (T, error), late func(T)) (T, error) {
+func bounded[T any](ctx context.Context, patience time.Duration, call func() (T, error), late func(T)) (T, error) {
 	type answer struct {
 		v   T
 		err error
@@ -38,12 +38,12 @@ func bounded[T any](ctx context.Context, n *Node, call func() (T, error), late f
 		return a.v, a.err
 	case <-ctx.Done():
 	}
-	patience := time.NewTimer(n.o.Times.Patience)
-	defer patience.Stop()
+	enough := time.NewTimer(patience)
+	defer enough.Stop()
 	select {
 	case a := <-answered:
 		return a.v, a.err
-	case <-patience.C:
+	case <-enough.C:
 		close(left)
 		var none T
 		return none, errors.Join(errNoAnswer, context.Cause(ctx))

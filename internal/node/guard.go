@@ -96,7 +96,7 @@ func (g *guard) end(ctx context.Context) []string {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), surveyWithin)
 	defer cancel()
-	left, err := bounded(ctx, g.l.n, func() ([]string, error) { return g.tree.Changes(g.before, g.tree.After(ctx)), nil }, nil)
+	left, err := bounded(ctx, g.l.n.o.Times.Patience, func() ([]string, error) { return g.tree.Changes(g.before, g.tree.After(ctx)), nil }, nil)
 	if err != nil {
 		g.l.n.log.Warn("looking at what a session left", "session", g.l.id, "err", err)
 	}

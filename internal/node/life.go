@@ -1,13 +1,11 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,49 +18,6 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
-
-// Why a session is ended before its command has ended.
-var (
-	errNodeStops  = errors.New("the node stopped")
-	errClientGone = errors.New("its client went away")
-	errStopped    = errors.New("it was stopped")
-)
-
-// overTime ends a session that has run for as long as its policy lets it.
-type overTime struct{ limit time.Duration }
-
-func (e overTime) Error() string { return "it reached its time limit of " + spelled(e.limit) }
-
-// spelled is a duration as policies write it: 8h, not 8h0m0s.
-func spelled(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// Times bound how long an end takes. Zero fields mean the defaults.
-type Times struct {
-	// HangUp is how long a command has after SIGHUP or SIGTERM, 5 s.
-	HangUp time.Duration
-	// Remove bounds the teardown of one session, 30 s.
-	Remove time.Duration
-	// Patience is how much longer than its context a call into a part may
-	// last before the session goes on without it, 5 s.
-	Patience time.Duration
-}
-
-func (t Times) orDefault() Times {
-	return Times{
-		HangUp:   cmp.Or(t.HangUp, 5*time.Second),
-		Remove:   cmp.Or(t.Remove, 30*time.Second),
-		Patience: cmp.Or(t.Patience, 5*time.Second),
-	}
-}
 
 // life is one session on its way from asked for to gone. Its methods run in
 // the order of this file; only stop and the counters are called from outside.
@@ -141,7 +96,7 @@ func (l *life) run(ctx context.Context) api.Ended {
 	p, ticket, err := l.admitted(ctx)
 	defer ticket.Release() // when nothing is left of it
 	if err == nil {
-		p, err = bounded(ctx, l.n, func() (prepared, error) { return l.plan(ctx, p) }, nil)
+		p, err = bounded(ctx, l.n.o.Times.Patience, func() (prepared, error) { return l.plan(ctx, p) }, nil)
 	}
 	if err == nil {
 		err = l.record(ctx, p)
@@ -178,7 +133,7 @@ func (l *life) record(ctx context.Context, p prepared) error {
 // takes everything down again. The code is the command's own, err is why there
 // is none, and left says that something may be left of the sandbox.
 func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left error) {
-	box, err := bounded(ctx, l.n, func() (sandbox.Sandbox, error) { return p.engine.Prepare(ctx, p.spec) }, func(late sandbox.Sandbox) {
+	box, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Sandbox, error) { return p.engine.Prepare(ctx, p.spec) }, func(late sandbox.Sandbox) {
 		_ = late.Remove(context.WithoutCancel(ctx))
 	})
 	if err != nil {
@@ -198,59 +153,13 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	if err := l.move(ctx, session.Starting, nil); err != nil {
 		return 0, err, nil
 	}
-	enforced, err := bounded(ctx, l.n, func() (sandbox.Enforced, error) { return box.Check(ctx) }, nil)
+	enforced, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Enforced, error) { return box.Check(ctx) }, nil)
 	if err != nil {
 		return 0, cannotStart(err), nil
 	}
 	l.stage("self-check")
 	code, err = l.command(ctx, p, box, enforced)
 	return code, err, nil
-}
-
-// A teardownError says that something of a session may be left. Its undo
-// stays in the journal, and is tried again.
-type teardownError struct{ err error }
-
-func (e *teardownError) Error() string { return "taking the sandbox down: " + e.err.Error() }
-func (e *teardownError) Unwrap() error { return e.err }
-func (e *teardownError) Hint() string {
-	return "the node tries again every minute and when it starts; `mojoup-node status` names what is left"
-}
-
-// remove takes the sandbox down, on every path and whatever has become of ctx.
-func (l *life) remove(ctx context.Context, box sandbox.Sandbox, wayOut func()) error {
-	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
-	defer cancel()
-	l.stopping(down)
-	_, err := bounded(down, l.n, func() (struct{}, error) { return struct{}{}, box.Remove(down) }, nil)
-	wayOut()
-	if err == nil {
-		err = l.n.store.UndoAllDone(context.WithoutCancel(ctx), l.id)
-	}
-	if err != nil {
-		l.n.log.Error("teardown", "session", l.id, "err", err)
-		return &teardownError{err}
-	}
-	return nil
-}
-
-// sweep undoes a sandbox that could not be made. The engine has done so
-// already, and nothing but the journal knows where it could not.
-func (l *life) sweep(ctx context.Context) error {
-	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
-	defer cancel()
-	l.stopping(down)
-	pending, err := l.n.store.PendingOf(down, l.id)
-	if err == nil {
-		_, err = bounded(down, l.n, func() (struct{}, error) {
-			return struct{}{}, undo(down, l.n.store, pending, l.n.sweep, func(string) {})
-		}, nil)
-	}
-	if err != nil {
-		l.n.log.Error("undoing a failed start", "session", l.id, "err", err)
-		return &teardownError{err}
-	}
-	return nil
 }
 
 // cannotStart keeps an engine's sentence and makes it the node's refusal.
@@ -293,7 +202,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	if err != nil {
 		return 0, err
 	}
-	proc, err := bounded(ctx, l.n, func() (sandbox.Process, error) { return box.Exec(ctx, p.command, pipes.stdio) }, nil)
+	proc, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Process, error) { return box.Exec(ctx, p.command, pipes.stdio) }, nil)
 	pipes.started(proc)
 	if err != nil {
 		return 0, execFailed(err)
@@ -332,7 +241,7 @@ func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Pro
 	waited := make(chan ended, 1)
 	var waiter sync.WaitGroup
 	waiter.Go(func() {
-		exit, err := bounded(waiting, l.n, func() (sandbox.Exit, error) { return proc.Wait(waiting) }, nil)
+		exit, err := bounded(waiting, l.n.o.Times.Patience, func() (sandbox.Exit, error) { return proc.Wait(waiting) }, nil)
 		waited <- ended{exit, err}
 	})
 	defer waiter.Wait()
@@ -376,55 +285,6 @@ func lastExit(waited <-chan ended) (sandbox.Exit, error) {
 	case <-time.After(time.Second):
 		return sandbox.Exit{}, fault.CannotRun("the sandbox ended before its command")
 	}
-}
-
-// finish writes the end down and tells the client. Every verdict of the
-// session is in the store before.
-func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
-	defer cancel()
-	l.n.flush(last)
-	end := api.Ended{Code: code}
-	to, reason := session.Gone, l.cause
-	switch {
-	case err != nil && ctx.Err() != nil:
-		reason = because(ctx)
-		end = endedEarly(reason)
-	case err != nil:
-		end = refused(err)
-		to, reason = session.Failed, end.Problem.Sentence
-	}
-	end.Notices = append(end.Notices, l.closing...)
-	if left != nil {
-		to, reason = session.Failed, left.Error()
-		end.Notices = append(end.Notices, "warning: "+left.Error(), fault.As(left).Hint)
-	}
-	merr := l.move(last, to, func(row *store.Session) {
-		row.Ended, row.Reason, row.Stages = time.Now(), reason, l.stages
-		row.Notices = withAll(row.Notices, l.closing)
-		if end.Problem == nil {
-			row.ExitCode = &code
-		}
-	})
-	if merr != nil {
-		l.n.log.Error("writing the end of a session down", "session", l.id, "err", merr)
-	}
-	return end
-}
-
-// endedEarly is the end of a session that was ended before its command was.
-func endedEarly(reason string) api.Ended {
-	p := &api.Problem{Code: "ended", Sentence: "the session was ended: " + reason, Exit: fault.ExitCannotRun}
-	return api.Ended{Code: p.Exit, Problem: p}
-}
-
-// because says in words why a session ended early.
-func because(ctx context.Context) string {
-	cause := context.Cause(ctx)
-	if errors.Is(cause, context.Canceled) {
-		cause = errClientGone // what its connection says
-	}
-	return cause.Error()
 }
 
 // move writes a new state down, then shows it.

@@ -92,6 +92,9 @@ func endAt(t *testing.T, step string, deaf bool, end func(*testing.T, *running, 
 	e.at = g.at
 	o := w.options(t, e)
 	o.Times = brisk
+	if step == "remove" {
+		o.Times.Remove = 300 * time.Millisecond
+	}
 	r := w.serve(t, o)
 	a := w.ask(t, r.client, api.RunRequest{Command: []string{"sh", "-c", "trap '' TERM HUP; if [ $0 = remove ]; then exit 0; fi; while :; do sleep 0.05; done", step}})
 	select {
@@ -112,7 +115,7 @@ func endAt(t *testing.T, step string, deaf bool, end func(*testing.T, *running, 
 	if err := r.wait(t); err != nil {
 		t.Errorf("the node ended with %v", err)
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > enough {
 		t.Errorf("took %s", took)
 	}
 	close(g.open)
@@ -158,7 +161,7 @@ func TestB63WhatIsLeftIsShownAndSweptLater(t *testing.T) {
 	w, e, g := newWorld(t), newStub(), newGate("remove", true)
 	e.at = g.at
 	o := w.options(t, e)
-	o.Times = brisk
+	o.Times = Times{HangUp: 200 * time.Millisecond, Remove: 300 * time.Millisecond, Patience: 200 * time.Millisecond}
 	r := w.serve(t, o)
 	end, _ := w.whole(t, r.client, "sh", "-c", "exit 7")
 	if end.Code != 7 || end.Problem != nil {

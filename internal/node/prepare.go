@@ -195,7 +195,7 @@ func (n *Node) approval(ctx context.Context, c console.Caller, req api.ApprovalR
 	if !filepath.IsAbs(req.Directory) {
 		return api.Approval{}, fault.Usage("the working directory %q is not absolute", req.Directory)
 	}
-	home := n.home(n.environ)
+	home := n.home(req.Env)
 	r, err := n.look(home, req.Directory, req.Repository)
 	if err != nil {
 		return api.Approval{}, err

@@ -51,12 +51,12 @@ func newDoor(settings *config.Config) (*admission.Door, error) {
 // another. Then all of it is looked at again, with the slot held.
 func (l *life) admitted(ctx context.Context) (p prepared, t *admission.Ticket, err error) {
 	consider := func() (prepared, error) { return l.consider(ctx) }
-	if p, err = bounded(ctx, l.n, consider, nil); err != nil {
+	if p, err = bounded(ctx, l.n.o.Times.Patience, consider, nil); err != nil {
 		return p, nil, err
 	}
 	t, waited, err := l.admit(ctx, p)
 	if err == nil && waited {
-		if p, err = bounded(ctx, l.n, consider, nil); err != nil {
+		if p, err = bounded(ctx, l.n.o.Times.Patience, consider, nil); err != nil {
 			err = l.goneMeanwhile(err)
 		}
 	}

@@ -106,6 +106,7 @@ func TestB65StatusAndSlotsAreOne(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(person)))
 			for range 6 {
 				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
 				if rnd.IntN(3) == 0 {
 					time.AfterFunc(time.Duration(rnd.IntN(30))*time.Millisecond, cancel)
 				}

@@ -15,53 +15,59 @@ import (
 
 // repair finishes what a dead node left: every undo still in the journal is
 // carried out and every session that it called live is lost. What cannot be
-// undone stays in the journal, is said, and is tried again at the next start.
+// undone stays in the journal, is said, and is tried again later.
 func (n *Node) repair(ctx context.Context) error {
-	done, err := Repair(ctx, n.store, n.sweep)
+	done, left, err := mend(ctx, n.store, n.sweep)
 	if err != nil {
 		return err
 	}
-	n.repaired = done
-	for _, line := range done {
+	n.repaired = append(done, left...)
+	for _, line := range n.repaired {
 		n.log.Warn("repaired", "did", line)
 	}
 	return nil
 }
 
-// Repair is the same for `cleanup`, which may run without a node. It returns
-// what it did, in words.
-func Repair(ctx context.Context, s *store.Store, sweep func(context.Context, store.Undo) (string, error)) ([]string, error) {
-	done := []string{}
+// A sweep hands one undo to the part that wrote it, which says what it did.
+type sweep func(context.Context, store.Undo) (string, error)
+
+// mend is the repair itself. It returns in words what it did and what it could
+// not do.
+func mend(ctx context.Context, s *store.Store, do sweep) (done, left []string, err error) {
 	pending, err := s.Pending(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	say := func(line string) { done = append(done, line) }
-	if err := undo(ctx, s, pending, sweep, say); err != nil {
-		say(err.Error())
+	done, left = []string{}, []string{}
+	for _, err := range undo(ctx, s, pending, do, func(line string) { done = append(done, line) }) {
+		left = append(left, err.Error())
 	}
 	live, err := s.Sessions(ctx, store.Filter{Which: store.Live})
 	if err != nil {
-		return done, err
+		return done, left, err
 	}
 	for _, l := range live {
 		err := s.MoveSession(ctx, l.ID, session.Lost, func(row *store.Session) {
 			row.Reason = "the node died while it ran"
 		})
 		if err != nil {
-			return done, err
+			return done, left, err
 		}
 		done = append(done, fmt.Sprintf("session %s: was %s when its node died, now lost", l.ID, l.State))
 	}
-	return done, nil
+	return done, left, nil
 }
 
 // undo carries out what is pending, in order, and notes what is done. What
-// fails does not keep the rest from being tried; the errors are returned.
-func undo(ctx context.Context, s *store.Store, pending []store.JournalEntry, sweep func(context.Context, store.Undo) (string, error), say func(string)) error {
-	var errs []error
+// fails ends the undo of its session only: what comes after may be held up by
+// it, as a placeholder is by the sandbox that relies on it.
+func undo(ctx context.Context, s *store.Store, pending []store.JournalEntry, do sweep, say func(string)) (left []error) {
+	stuck := map[session.ID]bool{}
 	for _, e := range pending {
-		did, err := sweep(ctx, e.Undo)
+		if stuck[e.Session] {
+			continue
+		}
+		did, err := do(ctx, e.Undo)
 		if did != "" {
 			say(fmt.Sprintf("session %s: %s", e.Session, did))
 		}
@@ -69,10 +75,11 @@ func undo(ctx context.Context, s *store.Store, pending []store.JournalEntry, swe
 			err = s.UndoDone(ctx, e.Session, e.Seq)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("session %s: could not undo yet: %w", e.Session, err))
+			stuck[e.Session] = true
+			left = append(left, fmt.Errorf("session %s: could not undo yet: %w", e.Session, err))
 		}
 	}
-	return errors.Join(errs...)
+	return left
 }
 
 // sweepEvery is how often a node tries again what it could not undo.
@@ -93,13 +100,12 @@ func (n *Node) sweepLater(ctx context.Context) {
 }
 
 func (n *Node) sweepLeftovers(ctx context.Context) {
-	left, err := n.leftovers(ctx)
-	if err == nil && len(left) > 0 {
-		_, err = bounded(ctx, n, func() (struct{}, error) {
-			return struct{}{}, undo(ctx, n.store, left, n.sweep, func(line string) { n.log.Warn("undone later", "did", line) })
-		}, nil)
+	pending, err := n.leftovers(ctx)
+	left := []error{err}
+	if err == nil {
+		left = undo(ctx, n.store, pending, n.sweep, func(line string) { n.log.Warn("undone later", "did", line) })
 	}
-	if err != nil && ctx.Err() == nil {
+	if err := errors.Join(left...); err != nil && ctx.Err() == nil {
 		n.log.Error("undoing what is left", "err", err)
 	}
 }
@@ -115,40 +121,44 @@ func (n *Node) leftovers(ctx context.Context) ([]store.JournalEntry, error) {
 	return slices.DeleteFunc(pending, func(e store.JournalEntry) bool { return n.live[e.Session] != nil }), nil
 }
 
-// sweep hands one undo to the part that wrote it.
 func (n *Node) sweep(ctx context.Context, u store.Undo) (string, error) {
-	return sweeper(n.o.Engines)(ctx, u)
+	return sweeper(n.o.Engines, n.o.Times)(ctx, u)
 }
 
 // enginePart is how the journal names an engine.
 func enginePart(name string) string { return "engine:" + name }
 
-func sweeper(engines map[string]sandbox.Engine) func(context.Context, store.Undo) (string, error) {
+// sweeper finds the engine that wrote an undo. A sweep that hangs is given up:
+// it would keep a node from starting.
+func sweeper(engines map[string]sandbox.Engine, t Times) sweep {
 	return func(ctx context.Context, u store.Undo) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, t.Remove)
+		defer cancel()
 		for name, e := range engines {
 			if u.Owner == enginePart(name) {
-				return e.Sweep(ctx, u.Undo)
+				return bounded(ctx, t.Patience, func() (string, error) { return e.Sweep(ctx, u.Undo) }, nil)
 			}
 		}
 		return "", fmt.Errorf("no part of this build is called %q", u.Owner)
 	}
 }
 
-// CleanUp does what a start does first, without starting: it fails with
-// ErrRunning where a node holds the runtime directory.
-func CleanUp(ctx context.Context, paths config.Paths, engines map[string]sandbox.Engine) ([]string, error) {
+// CleanUp does what a start does first, without starting: it says what it did
+// and what it could not do, and fails with ErrRunning where a node holds the
+// runtime directory.
+func CleanUp(ctx context.Context, paths config.Paths, engines map[string]sandbox.Engine) (done, left []string, err error) {
 	if err := makePlaces(paths); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	lock, err := hold(lockPath(paths))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer lock.Close()
 	s, err := store.Open(ctx, paths.State, store.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	done, err := Repair(ctx, s, sweeper(engines))
-	return done, errors.Join(err, s.Close())
+	done, left, err = mend(ctx, s, sweeper(engines, Times{}.orDefault()))
+	return done, left, errors.Join(err, s.Close())
 }

@@ -73,7 +73,7 @@ func able(context.Context, capability.Engine) capability.Report {
 }
 
 // brisk ends things fast.
-var brisk = Times{HangUp: 200 * time.Millisecond, Remove: 300 * time.Millisecond, Patience: 200 * time.Millisecond}
+var brisk = Times{HangUp: 200 * time.Millisecond, Remove: 3 * time.Second, Patience: 500 * time.Millisecond}
 
 func (w world) options(t *testing.T, e sandbox.Engine) Options {
 	t.Helper()

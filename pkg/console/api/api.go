@@ -171,6 +171,9 @@ type ApprovalRequest struct {
 	Repository string `json:"repository,omitempty"`
 	Tool       string `json:"tool,omitempty"`
 	Digest     string `json:"digest,omitempty"` // "" only asks
+	// Env is the allow-listed environment of the caller, as for a session:
+	// what a preset stands for depends on the home in it.
+	Env []string `json:"env,omitempty"`
 }
 
 // Approval is what a repository's policy asks for beyond what is free.

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/session"
+	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+)
+
+// Why a session is ended before its command has ended.
+var (
+	errNodeStops  = errors.New("the node stopped")
+	errClientGone = errors.New("its client went away")
+	errStopped    = errors.New("it was stopped")
+)
+
+// overTime ends a session that has run for as long as its policy lets it.
+type overTime struct{ limit time.Duration }
+
+func (e overTime) Error() string { return "it reached its time limit of " + spelled(e.limit) }
+
+// spelled is a duration as policies write it: 8h, not 8h0m0s.
+func spelled(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Times bound how long an end takes. Zero fields mean the defaults.
+type Times struct {
+	// HangUp is how long a command has after SIGHUP or SIGTERM, 5 s.
+	HangUp time.Duration
+	// Remove bounds the teardown of one session, 30 s.
+	Remove time.Duration
+	// Patience is how much longer than its context a call into a part may
+	// last before the session goes on without it, 5 s.
+	Patience time.Duration
+}
+
+func (t Times) orDefault() Times {
+	return Times{
+		HangUp:   cmp.Or(t.HangUp, 5*time.Second),
+		Remove:   cmp.Or(t.Remove, 30*time.Second),
+		Patience: cmp.Or(t.Patience, 5*time.Second),
+	}
+}
+
+// A teardownError says that something of a session may be left. Its undo
+// stays in the journal, and is tried again.
+type teardownError struct{ err error }
+
+func (e *teardownError) Error() string { return "taking the sandbox down: " + e.err.Error() }
+func (e *teardownError) Unwrap() error { return e.err }
+func (e *teardownError) Hint() string {
+	return "the node tries again every minute and when it starts; `mojoup-node status` names what is left"
+}
+
+// remove takes the sandbox down, on every path and whatever has become of ctx.
+func (l *life) remove(ctx context.Context, box sandbox.Sandbox, wayOut func()) error {
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
+	defer cancel()
+	l.stopping(down)
+	_, err := bounded(down, l.n.o.Times.Patience, func() (struct{}, error) { return struct{}{}, box.Remove(down) }, nil)
+	wayOut()
+	if err == nil {
+		err = l.n.store.UndoAllDone(context.WithoutCancel(ctx), l.id)
+	}
+	if err != nil {
+		l.n.log.Error("teardown", "session", l.id, "err", err)
+		return &teardownError{err}
+	}
+	return nil
+}
+
+// sweep undoes a sandbox that could not be made. The engine has done so
+// already, and nothing but the journal knows where it could not.
+func (l *life) sweep(ctx context.Context) error {
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
+	defer cancel()
+	l.stopping(down)
+	pending, err := l.n.store.PendingOf(down, l.id)
+	if err == nil {
+		err = errors.Join(undo(down, l.n.store, pending, l.n.sweep, func(string) {})...)
+	}
+	if err != nil {
+		l.n.log.Error("undoing a failed start", "session", l.id, "err", err)
+		return &teardownError{err}
+	}
+	return nil
+}
+
+// finish writes the end down and tells the client. Every verdict of the
+// session is in the store before.
+func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.n.o.Times.Remove)
+	defer cancel()
+	l.n.flush(last)
+	end := api.Ended{Code: code}
+	to, reason := session.Gone, l.cause
+	switch {
+	case err != nil && ctx.Err() != nil:
+		reason = because(ctx)
+		end = endedEarly(reason)
+	case err != nil:
+		end = refused(err)
+		to, reason = session.Failed, end.Problem.Sentence
+	}
+	end.Notices = append(end.Notices, l.closing...)
+	if left != nil {
+		to, reason = session.Failed, left.Error()
+		end.Notices = append(end.Notices, "warning: "+left.Error(), fault.As(left).Hint)
+	}
+	merr := l.move(last, to, func(row *store.Session) {
+		row.Ended, row.Reason, row.Stages = time.Now(), reason, l.stages
+		row.Notices = withAll(row.Notices, l.closing)
+		if end.Problem == nil {
+			row.ExitCode = &code
+		}
+	})
+	if merr != nil {
+		l.n.log.Error("writing the end of a session down", "session", l.id, "err", merr)
+	}
+	return end
+}
+
+// endedEarly is the end of a session that was ended before its command was.
+func endedEarly(reason string) api.Ended {
+	p := &api.Problem{Code: "ended", Sentence: "the session was ended: " + reason, Exit: fault.ExitCannotRun}
+	return api.Ended{Code: p.Exit, Problem: p}
+}
+
+// because says in words why a session ended early.
+func because(ctx context.Context) string {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) {
+		cause = errClientGone // what its connection says
+	}
+	return cause.Error()
+}
