@@ -22,7 +22,7 @@ type Clipboard struct {
 	state clipState
 	held  []byte // of a sequence whose meaning is not known yet
 	value int    // the number of an OSC so far
-	key   int    // how many bytes of iTerm2's "Copy" there were
+	key   int    // how many digits, then how many bytes of iTerm2's "Copy" there were
 	more  int    // continuation bytes that the character still wants
 	out   []byte
 }
@@ -49,7 +49,8 @@ const (
 )
 
 const (
-	maxNumber = 8 // digits of an OSC; the longest in use has four
+	maxNumber = 8  // digits of an OSC; the longest in use has four
+	maxHeld   = 16 // bytes between ESC and what it begins; more are left out
 	copyKey   = "copy"
 )
 
@@ -183,8 +184,10 @@ func (c *Clipboard) escape(b byte) {
 	switch {
 	case b == ']':
 		c.begin(b)
-	case ignored(b): // carried out at once: put before the ESC
-		c.out = append(c.out, b)
+	case ignored(b): // and the escape goes on
+		if len(c.held) < maxHeld {
+			c.held = append(c.held, b)
+		}
 	default:
 		c.release()
 		c.text(b)
@@ -205,7 +208,7 @@ func (c *Clipboard) number(b byte) {
 	case b >= '0' && b <= '9':
 		c.held = append(c.held, b)
 		c.value = c.value*10 + int(b-'0')
-		if len(c.held) > maxNumber+2 {
+		if c.key++; c.key > maxNumber {
 			c.forget() // may stand for any number
 		}
 	case b != bel && ignored(b):
@@ -214,7 +217,7 @@ func (c *Clipboard) number(b byte) {
 		c.drop(b)
 	case c.value == 1337 && b == ';':
 		c.held = append(c.held, b)
-		c.state = clipCopy
+		c.state, c.key = clipCopy, 0
 	default:
 		c.release()
 		c.text(b)
