@@ -49,7 +49,7 @@ func TestPolicyProtectsAndHides(t *testing.T) {
 			dir := p.place(t)
 			top := newRepo(t, dir+"/repo")
 			writeAll(t, top, map[string]string{
-				".env": "SECRET=1\n", ".gitignore": ".env\nkeys\n", "keys/a/key.pem": "SECRET\n", "deploy/prod.yml": "x\n", "deploy/stage.yml": "x\n", "src/a/Makefile": "all:\n", "src/b/Makefile": "all:\n",
+				"tracked.pem": "PUBLIC\n", ".env": "SECRET=1\n", ".gitignore": ".env\nkeys\n", "keys/a/key.pem": "SECRET\n", "deploy/prod.yml": "x\n", "deploy/stage.yml": "x\n", "src/a/Makefile": "all:\n", "src/b/Makefile": "all:\n",
 			})
 			if err := os.Symlink("keys/a/key.pem", top+"/shortcut"); err != nil {
 				t.Fatal(err)
@@ -65,10 +65,13 @@ func TestPolicyProtectsAndHides(t *testing.T) {
 						t.Fatal(err)
 					}
 				})
+				if notes := strings.Join(s.plan.Notes, "\n"); strings.Contains(notes, ".env is hidden, but") || !strings.Contains(notes, "tracked.pem is hidden, but git tracks it") || !strings.Contains(notes, "src/a, src/b cannot be renamed") {
+					t.Errorf("notes: %s", notes)
+				}
 				s.refused("", "mkdir -p .github/workflows", "echo x > .github/x", "echo x > deploy/prod.yml", "rm -f deploy/stage.yml", renaming("deploy", "d"), renaming("src", "s"),
 					"echo x > src/b/Makefile", renaming("src/a", "src/c"), "echo x > LICENCE", "echo x > .env", renaming(".env", "e"), "cp -L shortcut /tmp/x && grep SECRET /tmp/x", "grep -r SECRET . --exclude-dir=.git", "ln .env /tmp/e && cat /tmp/e")
 				s.must("test -f .env && test ! -s .env && test -d keys && test -z \"$(ls keys)\" && echo x > deploy/new.yml && echo x > src/new && rm deploy/new.yml src/new")
-				if out := s.must("git status --porcelain"); out != "" {
+				if out := s.must("git status --porcelain"); out != " M tracked.pem\n" {
 					t.Errorf("git inside shows %q", out)
 				}
 				if out := run(t, top, "git", "status", "--porcelain"); out != "" {

@@ -74,6 +74,7 @@ func isFile(path string) bool {
 // or obey below the work tree, such as a relative core.hooksPath. Missing
 // files are nothing; what the person may not read, git may not either.
 func (r *Repository) AddHostConfig(files ...string) error {
+	r.HostConfig = append(r.HostConfig, files...)
 	if r.GitDir == "" {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -72,7 +73,29 @@ func (r *Repository) hide(path string) {
 	if _, _, links := identity(info); links > 1 && !info.IsDir() {
 		r.Notes = append(r.Notes, printable(path)+" is hidden, but has another hard link")
 	}
+	if r.tracked(real, info.IsDir()) {
+		r.Notes = append(r.Notes, printable(path)+" is hidden, but git tracks it: its content can be read from git's objects, and a commit of all changes inside would empty it")
+	}
 	r.Hide = append(r.Hide, Hidden{Path: real, Dir: info.IsDir()})
+}
+
+// maxIndex is how much of git's index is searched.
+const maxIndex = 64 << 20
+
+// tracked reports whether a path, or something below it, stands in git's
+// index. Its entries end with the whole path and a zero byte up to version 3
+// (gitformat-index(5)); what a newer one shortens is not found.
+func (r *Repository) tracked(path string, dir bool) bool {
+	rel, err := filepath.Rel(r.Top, path)
+	if err != nil || r.GitDir == "" {
+		return false
+	}
+	end := "\x00"
+	if dir {
+		end = "/"
+	}
+	index, err := readSmall(filepath.Join(r.GitDir, "index"), maxIndex)
+	return err == nil && bytes.Contains(index, []byte(rel+end))
 }
 
 // finder looks for what patterns name.

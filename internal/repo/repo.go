@@ -54,6 +54,9 @@ type Repository struct {
 	Links []Link
 	// Hide are the paths that the policy hides, see [Repository.AddPolicy].
 	Hide []Hidden
+	// HostConfig are the configuration files of the person's git that were
+	// asked, see [Repository.AddHostConfig].
+	HostConfig []string
 	// Tree is what the table of protected paths has to know.
 	Tree sandbox.Tree
 	// Inside are the repositories within the tree, by what makes git take them

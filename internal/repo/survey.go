@@ -30,6 +30,7 @@ type Survey struct {
 	nested   map[string]bool   // repositories inside the tree
 	rebases  map[string]string // lists of a rebase that would run commands, with those
 	watched  map[string]string // files that tools obey or run, with what tells a change
+	named    []string          // what git's configuration names in the tree
 }
 
 // watchedFiles are at the top of a tree and obeyed by tools of the host that
@@ -70,6 +71,7 @@ func (r Repository) After(ctx context.Context) Survey {
 }
 
 func (r Repository) surveyFiles(s *Survey) {
+	s.named = r.namedNow()
 	s.rebases, s.watched = map[string]string{}, map[string]string{}
 	for _, git := range append([]string{r.GitDir}, r.Tree.Nested...) {
 		if git == "" {
@@ -93,6 +95,20 @@ func (r Repository) surveyFiles(s *Survey) {
 			s.watch(filepath.Join(dir, e.Name()), true)
 		}
 	}
+}
+
+// namedNow are the paths in the tree that git's configuration makes it run or
+// obey at this moment. What cannot be read names nothing.
+func (r Repository) namedNow() []string {
+	if r.GitDir == "" {
+		return nil
+	}
+	now := Repository{Top: r.Top, Given: r.Given}
+	files := []string{filepath.Join(r.CommonDir, "config"), filepath.Join(r.GitDir, "config.worktree")}
+	for _, file := range append(files, r.HostConfig...) {
+		_ = now.addTargets(file, 0)
+	}
+	return now.Tree.Targets
 }
 
 // watch notes a file by what changes with it.
@@ -217,6 +233,15 @@ func (r Repository) Changes(before, after Survey) []string {
 	}
 	if len(names) > 0 {
 		out = append(out, "new or changed, and obeyed by tools of the host: "+list(names))
+	}
+	names = nil
+	for _, path := range after.named {
+		if !slices.Contains(before.named, path) {
+			names = append(names, r.Short(path))
+		}
+	}
+	if len(names) > 0 {
+		out = append(out, "git's configuration was changed meanwhile and names what the session could write: "+list(names)+": look before you run git")
 	}
 	if !after.complete {
 		out = append(out, "the tree is too large to be searched whole for new repositories")

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // A Tree is what [Guards] has to know of a repository: values that somebody
@@ -72,7 +74,15 @@ type GuardError struct {
 	Advice  string
 }
 
-func (e *GuardError) Error() string { return fmt.Sprintf("protect %s: %s", e.Path, e.Problem) }
+func (e *GuardError) Error() string { return fmt.Sprintf("protect %s: %s", shown(e.Path), e.Problem) }
+
+// shown quotes a path that would draw on somebody's terminal.
+func shown(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(path)
+	}
+	return path
+}
 
 // Hint is the next step for people.
 func (e *GuardError) Hint() string { return e.Advice }
@@ -344,7 +354,7 @@ func refuse(g guard, path string, e Entry) error {
 		problem = "it is a directory where git has a file"
 		advice = "remove it"
 	case e.Shared != "" && !g.lenient:
-		problem = fmt.Sprintf("%s has another hard link, through which it could be written", e.Shared)
+		problem = fmt.Sprintf("%s has another hard link, through which it could be written", shown(e.Shared))
 		advice = "replace it by a copy of itself: cp -p FILE FILE.new && mv FILE.new FILE"
 	default:
 		return nil
@@ -368,7 +378,7 @@ func pins(t Tree, path string, have []Protection) ([]Protection, error) {
 			out = append(out, Protection{Path: dir, Guard: Pin, Reason: "renamed, it would take what is protected below with it"})
 		case Missing:
 			// The engine's placeholder for the path itself needs its parents.
-			return nil, &GuardError{Path: path, Problem: "the directory " + dir + " that should hold it is missing", Advice: "make it, or remove what names it from git's configuration"}
+			return nil, &GuardError{Path: path, Problem: "the directory " + shown(dir) + " that should hold it is missing", Advice: "make it, or remove what names it from git's configuration"}
 		default:
 			return nil, refuse(guard{do: Pin}, dir, e)
 		}
@@ -406,7 +416,7 @@ func strengths(t Tree, shared []string) []Fact {
 	}
 	settings := Fact{Name: "editor and agent settings", Strength: Held, Detail: "read-only; missing ones are held by empty directories"}
 	if len(shared) > 0 {
-		settings.Strength, settings.Detail = Weaker, strings.Join(shared, ", ")+" can be written through another hard link"
+		settings.Strength, settings.Detail = Weaker, shown(strings.Join(shared, ", "))+" can be written through another hard link"
 	}
 	return []Fact{git, settings}
 }
