@@ -39,7 +39,11 @@ session.
 With --tool the words after -- are arguments of the tool, without it they are
 the command. Inside there is the repository at its own path, the system and your
 toolchains read-only, a private home and /tmp, and no way out but what the
-policy allows: .mojoup/policy.json of the repository, and --policy.`,
+policy allows: .mojoup/policy.json of the repository, and --policy.
+
+A session that is ended before its command is (stopped, over its time limit, the
+node ended) gets SIGTERM, then 5 seconds; the exit code is 125 and a sentence
+says why. Where this command itself goes away, the session gets SIGHUP.`,
 		Example: `  mojoup-node run -- make test
   mojoup-node run --tool claude
   git log -1 --format=%B | mojoup-node run --no-tty -- wc -w`,
