@@ -79,6 +79,7 @@ func TestScriptsAsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("wanted root, which can become another user; TestScripts ran as one")
 	}
+	kerneltest.Long(t)
 	uid := ordinaryUser(t)
 	dir, err := os.MkdirTemp("", "mjuser")
 	if err != nil {

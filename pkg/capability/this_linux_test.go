@@ -11,6 +11,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
 // TestExamineThisHost examines the machine that runs the test. What it finds
@@ -103,6 +106,7 @@ func TestB01_AnotherHolderOfTheListener(t *testing.T) {
 		runtime.LockOSThread() // not unlocked: the thread keeps its filter and must end
 		fd, err := holdListener()
 		need(t, err == nil, "a kernel with seccomp user notification", describe(0, err))
+		kerneltest.Require(t, "the helper", child.Available())
 		defer unix.Close(fd)
 	}
 	if !inChild(t, "held", nil) {
@@ -142,6 +146,7 @@ func TestB10_NoNamespacesLeft(t *testing.T) {
 		probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
 		err := probe.Run()
 		need(t, err == nil, "user namespaces", describe(0, err))
+		kerneltest.Require(t, "the helper", child.Available())
 		need(t, os.Geteuid() == 0 || os.Geteuid() == 1000, "uid 0 or 1000", "another user")
 	}
 	attr := &syscall.SysProcAttr{
