@@ -20,6 +20,7 @@ import (
 
 // fake is a node of functions: what a test does not set is refused.
 type fake struct {
+	console.Node
 	status func() (api.Status, error)
 	run    func(ctx context.Context, c console.Caller, req api.RunRequest, s console.Stream) api.Ended
 }

@@ -25,17 +25,20 @@ type life struct {
 	n       *Node
 	id      session.ID
 	req     api.RunRequest
-	client  console.Stream
+	client  console.Stream // the hub
+	hub     *hub
 	caller  console.Caller
 	row     store.Session
 	begun   time.Time // of the stage that runs
 	stages  []api.Stage
 	cancel  context.CancelCauseFunc
 	gone    chan struct{} // closed when nothing of it is left
+	ended   api.Ended     // once gone is closed
 	allowed atomic.Int64
 	denied  atomic.Int64
 	closing []string // lines about what limits did to the session, and about what it left
-	cause   string   // the limit that ended the command, in words
+	inside  atomic.Pointer[inside]
+	cause   string // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -46,18 +49,12 @@ func (n *Node) Run(ctx context.Context, c console.Caller, req api.RunRequest, s 
 	if err := n.mayAsk(c); err != nil {
 		return refused(err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	hub := newHub(req.Terminal, req.Detach)
 	l := &life{
-		n: n, id: session.New(), req: req, client: s, caller: c, begun: time.Now(),
-		stages: []api.Stage{}, cancel: cancel, gone: make(chan struct{}),
+		n: n, id: session.New(), req: req, client: hub, hub: hub, caller: c, begun: time.Now(),
+		stages: []api.Stage{}, gone: make(chan struct{}),
 	}
-	if err := n.enter(l); err != nil {
-		return refused(err)
-	}
-	defer close(l.gone)
-	defer n.leave(l)
-	return l.run(ctx)
+	return l.begin(ctx, s)
 }
 
 // refused is the end of a session that never ran.
@@ -190,7 +187,7 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 
 // command runs the session's command with the client's streams.
 func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enforced sandbox.Enforced) (int, error) {
-	pipes, err := l.openPipes(p.command.TTY != nil)
+	pipes, err := openPipes(l.client, p.command.TTY != nil)
 	if err != nil {
 		return 0, fault.CannotRun("making the command's streams: %w", err)
 	}
@@ -209,6 +206,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	}
 	l.stage("command")
 	l.publish()
+	l.inside.Store(&inside{box: box, directory: p.command.Dir})
 	if err := l.client.Started(api.Started{Session: l.show()}); err != nil {
 		return 0, errClientGone
 	}
@@ -326,5 +324,6 @@ func (l *life) show() api.Session {
 	s := l.shown
 	l.mu.Unlock()
 	s.Allowed, s.Denied = int(l.allowed.Load()), int(l.denied.Load())
+	s.Attached = l.hub.watching()
 	return s
 }

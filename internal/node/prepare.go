@@ -290,7 +290,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 		return err
 	}
 	p.spec, p.facts = made.Spec, made.Facts
-	p.command = sandbox.Command{Argv: l.argv(), Dir: made.Dir, TTY: terminal(l.req)}
+	p.command = sandbox.Command{Argv: l.argv(), Dir: made.Dir, TTY: size(l.req.Terminal)}
 	for _, note := range p.policy.Notes {
 		p.notices = append(p.notices, note.String())
 	}
@@ -327,7 +327,7 @@ func (l *life) planProcess(p *prepared) error {
 		ID: string(l.id), Identity: sandbox.Identity{UID: l.caller.UID, GID: l.caller.GID},
 		Env: slices.Concat(l.req.WholeEnv, l.req.Env),
 	}
-	p.command = sandbox.Command{Argv: l.argv(), Dir: l.req.Directory, TTY: terminal(l.req)}
+	p.command = sandbox.Command{Argv: l.argv(), Dir: l.req.Directory, TTY: size(l.req.Terminal)}
 	for _, line := range p.notices {
 		l.client.Notice("warning: " + line)
 	}
@@ -340,11 +340,4 @@ func (l *life) argv() []string {
 		return l.req.Command
 	}
 	return slices.Concat([]string{l.req.Tool}, l.req.Command)
-}
-
-func terminal(r api.RunRequest) *sandbox.Size {
-	if r.Terminal == nil {
-		return nil
-	}
-	return &sandbox.Size{Columns: r.Terminal.Columns, Rows: r.Terminal.Rows}
 }

@@ -11,6 +11,9 @@ import (
 // signalNumber is a client's signal as the sandbox takes it.
 func signalNumber(n int) os.Signal { return syscall.Signal(n) }
 
+// killed ends a command that hears nothing.
+const killed = syscall.SIGKILL
+
 // goodbye is what a command hears first when its session must end: SIGHUP
 // where its client went away, as from a terminal, else SIGTERM.
 func goodbye(why error) os.Signal {

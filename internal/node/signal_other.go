@@ -8,5 +8,8 @@ import (
 )
 
 func signalNumber(n int) os.Signal { return syscall.Signal(n) }
-func goodbye(error) os.Signal      { return os.Interrupt }
-func drain(screen *os.File)        { _ = screen.Close() }
+
+const killed = syscall.SIGKILL
+
+func goodbye(error) os.Signal { return os.Interrupt }
+func drain(screen *os.File)   { _ = screen.Close() }

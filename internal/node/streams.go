@@ -22,8 +22,8 @@ type pipes struct {
 	painted sync.WaitGroup
 }
 
-func (l *life) openPipes(terminal bool) (*pipes, error) {
-	p := &pipes{client: l.client}
+func openPipes(client console.Stream, terminal bool) (*pipes, error) {
+	p := &pipes{client: client}
 	if terminal {
 		return p, nil
 	}
@@ -31,7 +31,7 @@ func (l *life) openPipes(terminal bool) (*pipes, error) {
 	if p.inside, p.outside, err = os.Pipe(); err != nil {
 		return nil, err
 	}
-	p.stdio = sandbox.Stdio{Stdin: p.inside, Stdout: l.client.Stdout(), Stderr: l.client.Stderr()}
+	p.stdio = sandbox.Stdio{Stdin: p.inside, Stdout: client.Stdout(), Stderr: client.Stderr()}
 	return p, nil
 }
 

@@ -330,3 +330,10 @@ func asks(k kind, seq []byte) bool {
 	}
 	return false
 }
+
+// Clone is a copy that goes its own way.
+func (m *Modes) Clone() *Modes {
+	c := *m
+	c.parser.seq, c.set = slices.Clone(m.parser.seq), maps.Clone(m.set)
+	return &c
+}

@@ -41,9 +41,14 @@ type Node interface {
 	// Approval says what a repository asks for and, where the request holds
 	// the digest of exactly that, approves it.
 	Approval(ctx context.Context, c Caller, req api.ApprovalRequest) (api.Approval, error)
-	// Run carries one session from asked for to gone. The context ends when
-	// the client has gone.
+	// Run carries one session from asked for to gone, or until its client
+	// leaves it. The context ends when the client has gone.
 	Run(ctx context.Context, c Caller, req api.RunRequest, s Stream) api.Ended
+	// Attach shows a live session to one more client until it ends or the
+	// client leaves or goes.
+	Attach(ctx context.Context, c Caller, id string, req api.AttachRequest, s Stream) api.Ended
+	// Exec carries one more command in a live session to its end.
+	Exec(ctx context.Context, c Caller, id string, req api.ExecRequest, s Stream) api.Ended
 	// Shutdown asks the node to end, its sessions first.
 	Shutdown(ctx context.Context, c Caller) error
 }
@@ -83,7 +88,11 @@ func newHandler(o Options, c *carried) http.Handler {
 		}
 		return h.node.Approval(r.Context(), c, req)
 	}))
-	mux.HandleFunc("POST /v1/run", h.run)
+	mux.HandleFunc("POST /v1/run", upgraded(h, api.FrameRun, func(ctx context.Context, c Caller, _ string, req api.RunRequest, s Stream) api.Ended {
+		return h.node.Run(ctx, c, req, s)
+	}))
+	mux.HandleFunc("POST /v1/sessions/{id}/attach", upgraded(h, api.FrameAttach, o.Node.Attach))
+	mux.HandleFunc("POST /v1/sessions/{id}/exec", upgraded(h, api.FrameExec, o.Node.Exec))
 	mux.Handle("/", h.answer(func(*http.Request, Caller) (any, error) {
 		return nil, &api.Problem{Code: "unknown-request", Sentence: "this node does not know that request", Exit: 2,
 			Hint: "client and node may be of different versions: compare `mojoup-node version` with `mojoup-node status`"}

@@ -34,11 +34,25 @@ type Stream interface {
 	// Resizes and Signals are what the client's terminal and its person ask.
 	Resizes() <-chan api.Size
 	Signals() <-chan int
+	// Detached is closed when the client says that it leaves.
+	Detached() <-chan struct{}
 }
 
-// run upgrades the connection to frames, hands the request to the node and
-// writes its end. The session's context is that of the connection.
-func (h handler) run(w http.ResponseWriter, r *http.Request) {
+// upgraded answers a request by frames: the connection is upgraded, the first
+// frame holds what is asked for, and serve's answer is the last one. The
+// context of serve is that of the connection.
+func upgraded[R any](h handler, first api.FrameKind, serve func(ctx context.Context, c Caller, id string, req R, s Stream) api.Ended) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h.frames(w, r, func(ctx context.Context, c Caller, s *stream) (func() api.Ended, error) {
+			req, err := firstFrame[R](s, first)
+			return func() api.Ended { return serve(ctx, c, r.PathValue("id"), req, s) }, err
+		})
+	}
+}
+
+// frames upgrades the connection, has the request read by prepare and carries
+// what that returns.
+func (h handler) frames(w http.ResponseWriter, r *http.Request, prepare func(context.Context, Caller, *stream) (func() api.Ended, error)) {
 	caller := r.Context().Value(callerKey{}).(Caller)
 	if r.Header.Get("Upgrade") != api.Protocol {
 		h.refuse(w, &api.Problem{Code: "protocol", Sentence: "this node speaks " + api.Protocol + " here", Exit: 2,
@@ -59,20 +73,21 @@ func (h handler) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := newStream(conn, rw.Reader)
-	req, err := s.request()
+	// The request's own context ends with the handler; the session's must end
+	// when the client goes, which only reading finds out.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	carry, err := prepare(ctx, caller, s)
 	if err != nil {
 		s.end(api.Ended{Code: 2, Problem: &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}})
 		return
 	}
-	// The request's own context ends with the handler; the session's must end
-	// when the client goes, which only reading finds out.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer cancel()
 		s.read()
 	})
-	s.end(h.node.Run(ctx, caller, req, s))
+	s.end(carry())
 	cancel()
 	_ = conn.Close()
 	reader.Wait()
@@ -84,6 +99,7 @@ type stream struct {
 	stdin   *inbox
 	resizes chan api.Size
 	signals chan int
+	left    chan struct{}
 	hurried atomic.Bool
 
 	mu   sync.Mutex // guards writes to conn: frames are whole
@@ -91,20 +107,20 @@ type stream struct {
 }
 
 func newStream(conn net.Conn, in *bufio.Reader) *stream {
-	s := &stream{conn: conn, in: in, resizes: make(chan api.Size, 1), signals: make(chan int, 16)}
+	s := &stream{conn: conn, in: in, resizes: make(chan api.Size, 1), signals: make(chan int, 16), left: make(chan struct{})}
 	s.stdin = newInbox(s.credit)
 	return s
 }
 
-func (s *stream) request() (api.RunRequest, error) {
-	var req api.RunRequest
+func firstFrame[R any](s *stream, want api.FrameKind) (R, error) {
+	var req R
 	var buf []byte
 	kind, payload, err := api.ReadFrame(s.in, &buf)
 	if err != nil {
 		return req, err
 	}
-	if kind != api.FrameRun {
-		return req, errors.New("first frame is not a request")
+	if kind != want {
+		return req, errors.New("first frame is not the request")
 	}
 	return req, json.Unmarshal(payload, &req)
 }
@@ -112,6 +128,7 @@ func (s *stream) request() (api.RunRequest, error) {
 // read carries the client's frames until it closes or breaks the protocol.
 func (s *stream) read() {
 	defer s.stdin.finish()
+	leaving := false
 	var buf []byte
 	for {
 		kind, payload, err := api.ReadFrame(s.in, &buf)
@@ -134,6 +151,11 @@ func (s *stream) read() {
 				case s.signals <- int(payload[0]):
 				default: // sixteen unanswered signals: the session is ending anyway
 				}
+			}
+		case api.FrameDetach:
+			if !leaving {
+				leaving = true
+				close(s.left)
 			}
 		default:
 			return
@@ -168,6 +190,7 @@ func (s *stream) Stdout() io.Writer           { return frameWriter{s, api.FrameS
 func (s *stream) Stderr() io.Writer           { return frameWriter{s, api.FrameStderr} }
 func (s *stream) Resizes() <-chan api.Size    { return s.resizes }
 func (s *stream) Signals() <-chan int         { return s.signals }
+func (s *stream) Detached() <-chan struct{}   { return s.left }
 
 // lastWord is how long the end of a session may wait for a client that had
 // been told to hurry.

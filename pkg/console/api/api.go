@@ -93,6 +93,7 @@ type Session struct {
 	Notices    []string  `json:"notices,omitempty"`  // warnings shown wherever it is listed
 	Allowed    int       `json:"allowed"`
 	Denied     int       `json:"denied"`
+	Attached   int       `json:"attached"`           // clients that are shown it now
 	Verdicts   []Outcome `json:"verdicts,omitempty"` // session show only, newest last
 }
 
@@ -144,6 +145,25 @@ type RunRequest struct {
 	// Policy is the text of --policy, with its name for messages.
 	PolicyName string `json:"policyName,omitempty"`
 	Policy     string `json:"policy,omitempty"`
+	// Detach lets go of the client once the command runs: the session goes on
+	// without one. Without a terminal its input has ended then.
+	Detach bool `json:"detach,omitempty"`
+}
+
+// AttachRequest asks to be shown a live session; it is the first frame of POST
+// /v1/sessions/{id}/attach.
+type AttachRequest struct {
+	Terminal *Size `json:"terminal,omitempty"` // the client's, if it has one
+	ReadOnly bool  `json:"readOnly,omitempty"` // it types nothing and has no say in the size
+}
+
+// ExecRequest asks for one more command in a live session; it is the first
+// frame of POST /v1/sessions/{id}/exec.
+type ExecRequest struct {
+	Command   []string `json:"command"`
+	Directory string   `json:"directory,omitempty"` // inside; "" means the session's own
+	Env       []string `json:"env,omitempty"`       // added to the session's, KEY=VALUE
+	Terminal  *Size    `json:"terminal,omitempty"`
 }
 
 // Size is a terminal's, in characters.
@@ -152,9 +172,12 @@ type Size struct {
 	Rows    uint16 `json:"rows"`
 }
 
-// Started is the node's first answer to a RunRequest that it took.
+// Started is the node's first answer to a request for a session that it took.
 type Started struct {
 	Session Session `json:"session"`
+	// Terminal says that the session has one: the client's keyboard is its
+	// from now on.
+	Terminal bool `json:"terminal,omitempty"`
 }
 
 // Ended is the last frame of a session.
@@ -162,6 +185,8 @@ type Ended struct {
 	Code    int      `json:"code"`
 	Problem *Problem `json:"problem,omitempty"` // where the node, not the command, ended it
 	Notices []string `json:"notices,omitempty"` // closing lines
+	// Detached says that the client left and the session goes on. Code is 0.
+	Detached bool `json:"detached,omitempty"`
 }
 
 // ApprovalRequest is the body of POST /v1/approvals: about which repository,

@@ -8,25 +8,29 @@ import (
 	"io"
 )
 
-// Protocol is what POST /v1/run is upgraded to. After the switch both sides
-// write frames: one byte of kind, four bytes of length (big endian), payload.
+// Protocol is what POST /v1/run, /v1/sessions/{id}/attach and
+// /v1/sessions/{id}/exec are upgraded to. After the switch both sides write
+// frames: one byte of kind, four bytes of length (big endian), payload.
 //
 //	client                          node
-//	  | -- FrameRun ----------------> |
+//	  | -- FrameRun, -Attach, -Exec > |
 //	  | <------- FrameNotice (0..n) - |
 //	  | <--------------- FrameStarted |   or FrameEnded with a Problem
 //	  | -- FrameStdin (0..n) -------> |   empty payload: end of file
 //	  | <------ FrameCredit (0..n) -- |   so many bytes of stdin were used up
 //	  | -- FrameResize, FrameSignal > |
 //	  | <------ FrameStdout, -Stderr  |
-//	  | <------------------ FrameEnded|
+//	  | -- FrameDetach (0..1) ------> |   the client leaves, the session goes on
+//	  | <------------------ FrameEnded|   of the session, or with Detached
 //
 // A client has at most StdinWindow bytes of stdin under way that the node has
 // not given credit for: so the node always reads on, and signals, sizes and
 // the client's going are never stuck behind input that nobody takes.
 //
-// A client that closes the connection earlier has gone: the command gets
-// SIGHUP and the session ends with it.
+// A client of run or exec that closes the connection earlier has gone: the
+// command gets SIGHUP and the session, or that one command, ends with it. One
+// of attach was only looking. A client that asked to be detached from the
+// beginning is told FrameEnded right after FrameStarted.
 const Protocol = "mojoup-session/1"
 
 // FrameKind tells what a frame carries.
@@ -34,6 +38,9 @@ type FrameKind byte
 
 const (
 	FrameRun     FrameKind = 'r' // JSON RunRequest
+	FrameAttach  FrameKind = 'a' // JSON AttachRequest
+	FrameExec    FrameKind = 'x' // JSON ExecRequest
+	FrameDetach  FrameKind = 'd' // empty
 	FrameStarted FrameKind = 's' // JSON Started
 	FrameNotice  FrameKind = 'n' // one line for the person, UTF-8
 	FrameStdin   FrameKind = '0' // bytes
