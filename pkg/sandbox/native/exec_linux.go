@@ -41,7 +41,7 @@ func (b *box) Exec(ctx context.Context, c sandbox.Command, stdio sandbox.Stdio) 
 	p.streams.release()
 	if err != nil {
 		p.streams.close()
-		return nil, execError(c, err)
+		return nil, b.bounds.refused(execError(c, err))
 	}
 	p.streams.start(&b.owned, p.running.Exited(), p.running.Gone())
 	return p, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +48,7 @@ func TestKilledHelperEndsTheSandbox(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	e := engine(t)
 	spec := newWorld(t).spec()
+	spec.Limits = sandbox.Limits{Memory: 256 << 20, Processes: 64, CPUs: 1}
 	ctx := soon(t)
 	var all sync.WaitGroup
 	for i := range 24 {
@@ -62,6 +64,11 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 24 {
 		if pids, err := helpersOf(fmt.Sprintf("%s-%d", spec.ID, i)); err != nil || len(pids) > 0 {
 			t.Errorf("left: %v, %v", pids, err)
+		}
+		for _, dir := range e.groups.Paths(fmt.Sprintf("%s-%d", spec.ID, i), wanted(spec.Limits)) {
+			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+				t.Errorf("left: %s, %v", dir, err)
+			}
 		}
 	}
 }

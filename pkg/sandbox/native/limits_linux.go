@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
 // bounds are the limits of one sandbox and what holds each of them: its
@@ -67,11 +69,18 @@ func (b *bounds) inner(l sandbox.Limits) sandbox.Limits {
 	if b.holds(cgroup.Processes) {
 		l.Processes = 0
 	}
-	if l.Memory > 0 && !b.holds(cgroup.Memory) {
-		// Scratch is memory, which only a group would count as such.
-		if l.Disk == 0 || l.Disk > l.Memory {
-			l.Disk = l.Memory
-		}
+	if l.Memory == 0 {
+		return l
+	}
+	// Scratch is memory, which only a group counts as such. There it stays
+	// below the limit, so that who fills it is told that it is full and not
+	// killed, and a quarter is left to clear up with.
+	most := l.Memory
+	if b.holds(cgroup.Memory) {
+		most = l.Memory / 4 * 3
+	}
+	if l.Disk == 0 || l.Disk > most {
+		l.Disk = most
 	}
 	return l
 }
@@ -93,19 +102,31 @@ func (b *bounds) tooSmall(err error) error {
 	return &LimitError{Limit: "memory limit of " + sizeOf(b.limits.Memory), Err: err}
 }
 
-// A LimitError says that a sandbox cannot even be made within a limit.
+// refused explains a command that could not be started because there are as
+// many processes as may be.
+func (b *bounds) refused(err error) error {
+	var stage *child.StageError
+	if b.limits.Processes == 0 || !errors.As(err, &stage) || stage.Stage != child.StageFork || stage.Errno != unix.EAGAIN {
+		return err
+	}
+	return &LimitError{Limit: fmt.Sprintf("process limit of %d", b.limits.Processes), Err: err}
+}
+
+// A LimitError says that nothing can be started within a limit.
 type LimitError struct {
-	Limit string
+	Limit string // with its value
 	Err   error
 }
 
-func (e *LimitError) Error() string {
-	return "the " + e.Limit + " is too small to start: " + e.Err.Error()
-}
+func (e *LimitError) Error() string { return "the " + e.Limit + " leaves no room: " + e.Err.Error() }
+
+// Unwrap returns what happened.
 func (e *LimitError) Unwrap() error { return e.Err }
 
 // Hint says what to do.
-func (e *LimitError) Hint() string { return "raise the limit in the policy or in the node's settings" }
+func (e *LimitError) Hint() string {
+	return "end something inside, or raise the limit in the policy or in the node's settings"
+}
 
 // pins spread sandboxes without a control group for processor time over the
 // processors.
