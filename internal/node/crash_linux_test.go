@@ -116,7 +116,10 @@ func killedAt(t *testing.T, engine sandbox.Engine, step string) {
 	if strings.HasPrefix(step, "remov") {
 		command = []string{"true"}
 	}
-	a := w.ask(t, c, api.RunRequest{Command: command})
+	a := w.ask(t, c, api.RunRequest{
+		Command: command, PolicyName: "own",
+		Policy: `{"version": 1, "limits": {"memory": "512MiB", "processes": 100, "cpus": 1}}`,
+	})
 	if step == "running" {
 		a.out.await(t, "up")
 		must(t, node.Process.Kill())
@@ -126,6 +129,10 @@ func killedAt(t *testing.T, engine sandbox.Engine, step string) {
 	}
 	_ = node.Wait()
 	id := w.onlySession(t)
+	groups := controlGroups(engine, id)
+	if step == "running" && len(groups) != len(there(groups)) {
+		t.Errorf("the dead node left the groups %q, not %q", there(groups), groups)
+	}
 	if step == "running" && cmp.Equal(before, tree(t, w.repo)) {
 		t.Error("the dead node left nothing in the repository: there is nothing to prove")
 	}
@@ -153,6 +160,9 @@ func killedAt(t *testing.T, engine sandbox.Engine, step string) {
 	if left := helpers(t, string(id)); len(left) > 0 {
 		t.Errorf("processes are left: %q", left)
 	}
+	if left := there(groups); len(left) > 0 {
+		t.Errorf("control groups are left: %q", left)
+	}
 	if end, out := w.whole(t, r.client, "sh", "-c", "echo again"); end.Code != 0 || out != "again\n" {
 		t.Errorf("the next session: %+v %q", end.Problem, out)
 	}
@@ -164,6 +174,26 @@ func killedAt(t *testing.T, engine sandbox.Engine, step string) {
 	if _, pending := w.kept(t); len(pending) != 0 {
 		t.Errorf("still to undo: %v", pending)
 	}
+}
+
+// controlGroups are those that the session's sandbox would have; none where
+// the node may write none.
+func controlGroups(e sandbox.Engine, id session.ID) (dirs []string) {
+	for _, u := range e.Undo(sandbox.Spec{ID: string(id), Limits: sandbox.Limits{Memory: 1, Processes: 1, CPUs: 1}}) {
+		if u.Kind == "native-group" {
+			dirs = append(dirs, u.Path)
+		}
+	}
+	return dirs
+}
+
+func there(paths []string) (out []string) {
+	for _, p := range paths {
+		if _, err := os.Lstat(p); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // doomedNode starts a node in a process of its own that dies at a step.
