@@ -125,7 +125,7 @@ func Make(in Input) (Plan, error) {
 			WorkDir:  in.WorkDir,
 		},
 		Dir:   b.workDir(),
-		Facts: facts,
+		Facts: append(facts, b.facts...),
 		Notes: append(slices.Clone(in.Repository.Notes), b.notes...),
 	}, nil
 }
@@ -199,6 +199,7 @@ type builder struct {
 	mounts []sandbox.Mount
 	path   []string // PATH inside
 	notes  []string
+	facts  []sandbox.Fact
 	frozen map[string]bool // toolchain directories that are read-only inside
 	// packages are the variables that say where packages come from.
 	packages []string
@@ -271,13 +272,19 @@ func (b *builder) repository() {
 // hide covers what the policy hides, and drops the protections of what is not
 // seen any more.
 func (b *builder) hide(protect []sandbox.Protection) []sandbox.Protection {
+	var files []string
 	for _, h := range b.in.Repository.Hide {
 		if h.Dir {
 			b.add(sandbox.Mount{Kind: sandbox.Scratch, Target: h.Path, Mode: 0o500})
 		} else {
 			b.text(h.Path, "")
+			files = append(files, strings.TrimPrefix(h.Path, b.in.Repository.Top+"/"))
 		}
 		protect = slices.DeleteFunc(protect, func(p sandbox.Protection) bool { return under(p.Path, h.Path) })
+	}
+	if len(files) > 0 {
+		b.facts = append(b.facts, sandbox.Fact{Name: "hidden files", Strength: sandbox.Weaker, Detail: fmt.Sprintf(
+			"%q: a program of the host that replaces such a file, as editors do, shows it to the session, which is said at once; a directory does not have this gap", files[:min(len(files), 5)])})
 	}
 	return protect
 }

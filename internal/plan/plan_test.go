@@ -108,6 +108,13 @@ func TestPlanGolden(t *testing.T) {
 			in.Repository = at(repo.Repository{Layout: repo.None, Top: "/srv/data"})
 			in.Author = Author{}
 		}),
+		"files of the policy": input(func(in *Input) {
+			in.Repository.Hide = []repo.Hidden{{Path: "/src/repo/.env"}, {Path: "/src/repo/.vscode", Dir: true}, {Path: "/src/repo/keys", Dir: true}}
+			in.Repository.Tree.Protect = []string{"/src/repo/deploy/prod.yml", "/src/repo/keys/public.pem"}
+			for path, is := range map[string]sandbox.EntryKind{"/src/repo/deploy": sandbox.Directory, "/src/repo/deploy/prod.yml": sandbox.RegularFile, "/src/repo/keys": sandbox.Directory, "/src/repo/keys/public.pem": sandbox.RegularFile} {
+				in.Repository.Tree.At[path] = sandbox.Entry{Is: is}
+			}
+		}),
 		"root": input(func(in *Input) {
 			in.User = User{Name: "root", Group: "root", Home: "/root", Shell: "/bin/bash"}
 			in.Host = debian("/root", nil)

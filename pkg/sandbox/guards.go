@@ -287,7 +287,7 @@ func frozen(have []Protection, path string) bool {
 // hard link is refused with a [GuardError].
 func Guards(t Tree) ([]Protection, []Fact, error) {
 	var out []Protection
-	var shared []string
+	var shared, single []string
 	for _, g := range table(t) {
 		path := g.in(t)
 		pins, err := pins(t, path, out)
@@ -311,9 +311,12 @@ func Guards(t Tree) ([]Protection, []Fact, error) {
 		}
 		if p, ok := g.protection(path, entry.Is == Missing || entry.Held); ok {
 			out = append(out, p)
+			if p.Guard == Freeze && entry.Is == RegularFile && g.base == inTree && filepath.Base(path) != ".git" {
+				single = append(single, g.path)
+			}
 		}
 	}
-	return out, strengths(t, shared), nil
+	return out, strengths(t, shared, single), nil
 }
 
 func (g guard) protection(path string, missing bool) (Protection, bool) {
@@ -405,7 +408,7 @@ func ancestors(t Tree, path string) []string {
 }
 
 // strengths says for people what the protection is worth.
-func strengths(t Tree, shared []string) []Fact {
+func strengths(t Tree, shared, single []string) []Fact {
 	git := Fact{Name: "git control files", Strength: Held,
 		Detail: "the common git directory is read-only but for objects, refs, logs and this worktree's own state"}
 	switch {
@@ -418,7 +421,13 @@ func strengths(t Tree, shared []string) []Fact {
 	if len(shared) > 0 {
 		settings.Strength, settings.Detail = Weaker, shown(strings.Join(shared, ", "))+" can be written through another hard link"
 	}
-	return []Fact{git, settings}
+	facts := []Fact{git, settings}
+	if len(single) > 0 {
+		names := strings.Join(single[:min(len(single), 5)], ", ")
+		facts = append(facts, Fact{Name: "protected files", Strength: Weaker, Detail: fmt.Sprintf(
+			"%s (%d in all): a program of the host that replaces such a file, as editors do, ends its protection, which is said at once; a directory does not have this gap", shown(names), len(single))})
+	}
+	return facts
 }
 
 // under reports whether path is root or lies below it.
