@@ -250,7 +250,8 @@ type Command struct {
 type Size struct{ Columns, Rows uint16 }
 
 // Stdio are the command's standard streams when it has no terminal. Nil means
-// nothing: end of file, or thrown away. An *os.File is handed over as it is.
+// nothing: end of file, or thrown away. An *os.File is handed over as it is:
+// where the session's user owns it, a command can change its mode too.
 type Stdio struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

@@ -121,6 +121,17 @@ func (a *attack) succeedsNot(index int, what string) {
 	})
 }
 
+// device wants that the host's node can be written to but not changed. The
+// attempt would touch a time of it and nothing else.
+func (a *attack) device(p string) {
+	a.must(a.open(p, unix.O_RDWR|unix.O_NOCTTY), "opening "+p, 0, unix.ENXIO) // of /dev/tty, without a terminal
+	times := binary.NativeEndian.AppendUint64(nil, 0)
+	for _, n := range []uint64{unix.UTIME_NOW, 0, unix.UTIME_OMIT} {
+		times = binary.NativeEndian.AppendUint64(times, n)
+	}
+	a.must(a.call(unix.SYS_UTIMENSAT, num(cwd), child.Path(p), child.Data(times), num(0)), "changing the times of "+p, unix.EROFS)
+}
+
 // pinned wants that a directory cannot be renamed.
 func (a *attack) pinned(p, name string) {
 	a.must(a.rename(p, p+name), "renaming "+p, unix.EBUSY)
@@ -267,6 +278,9 @@ func (a *attack) kernel() {
 	a.must(a.mkdir("/.check"), "making something in /", unix.EROFS)
 	a.must(a.call(unix.SYS_MKNODAT, num(cwd), child.Path("/dev/shm/.check"), num(unix.S_IFCHR|0o600), num(1<<8|3)), "making a device", unix.EACCES)
 	a.notWritable("/etc", ".check")
+	for _, d := range devices {
+		a.device(d)
+	}
 }
 
 // attacks lists everything that is tried in a sandbox of this Spec.

@@ -42,7 +42,7 @@ const (
 func compile(s sandbox.Spec, m machine) []child.Op {
 	var ops []child.Op
 	for _, part := range [][]child.Op{
-		rootOps(s), procOps(), deviceOps(s), mountOps(s, m), protectOps(s),
+		rootOps(s), procOps(s), deviceOps(s), mountOps(s, m), protectOps(s),
 		{{Code: child.Pivot}},
 		networkOps(s), limitOps(s), settleOps(s), landlockOps(s, m),
 		{{Code: child.Seal}}, firstDomainOps(m),
@@ -66,12 +66,26 @@ func rootOps(s sandbox.Spec) []child.Op {
 }
 
 // hidden are files of /proc that show what is the host's: its keys, its
-// memory, its timers.
-var hidden = []string{"/proc/keys", "/proc/key-users", "/proc/kcore", "/proc/timer_list", "/proc/sched_debug"}
+// memory, its timers, and on some settings the kernel's addresses.
+var hidden = []string{
+	"/proc/keys", "/proc/key-users", "/proc/kcore", "/proc/timer_list", "/proc/sched_debug",
+	"/proc/kallsyms", "/proc/modules",
+}
 
-func procOps() []child.Op {
+// roots are those that only their owner may read, who is user 0 and so a
+// session of that user: it needs no capability for them.
+var roots = []string{
+	"/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/slabinfo", "/proc/vmallocinfo",
+	"/proc/pagetypeinfo", "/proc/kmsg", "/proc/iomem", "/proc/ioports",
+}
+
+func procOps(s sandbox.Spec) []child.Op {
 	ops := []child.Op{{Code: child.Proc, Flags: child.Make, First: "/proc"}}
-	for _, f := range hidden {
+	files := hidden
+	if s.Identity.UID == 0 {
+		files = append(files[:len(files):len(files)], roots...)
+	}
+	for _, f := range files {
 		ops = append(ops, child.Op{
 			Code: child.Bind, Flags: child.IfThere, First: "/dev/null", Second: f,
 			A: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | ro,
@@ -87,7 +101,9 @@ func deviceOps(s sandbox.Spec) []child.Op {
 	for _, d := range devices {
 		ops = append(ops, child.Op{
 			Code: child.Bind, Flags: child.Make, First: d, Second: d,
-			A: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC,
+			// Writing to a device needs no writable mount; changing the mode,
+			// owner or times of the host's node does.
+			A: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | ro,
 		})
 	}
 	for _, l := range [][2]string{
@@ -295,6 +311,12 @@ func settleOps(s sandbox.Spec) []child.Op {
 			Code: child.Bind, Flags: child.Inside | child.Optional, First: p, Second: p,
 			A: hard | unix.MOUNT_ATTR_NOEXEC | ro,
 		})
+	}
+	if s.Identity.UID == 0 {
+		// Files of /proc beside those of processes are one for all process
+		// namespaces: their owner could change their mode on the host. What it
+		// costs is that nothing below /proc/self can be written.
+		ops = append(ops, child.Op{Code: child.Attributes, First: "/proc", A: hard | unix.MOUNT_ATTR_NOEXEC | ro})
 	}
 	for _, m := range s.Mounts {
 		if m.Kind == sandbox.Scratch && m.Access == sandbox.ReadOnly {

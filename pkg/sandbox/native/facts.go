@@ -31,7 +31,7 @@ func identity(id sandbox.Identity) sandbox.Fact {
 	f := sandbox.Fact{Name: "identity", Strength: sandbox.Held, Detail: fmt.Sprintf("user %d, group %d, the same inside and outside", id.UID, id.GID)}
 	switch {
 	case id.UID == 0:
-		f.Strength, f.Detail = sandbox.Weaker, "user 0, without its privileges, yet the owner of all that root owns in writable mounts"
+		f.Strength, f.Detail = sandbox.Weaker, "user 0, without its privileges, yet the owner of all that root owns in writable mounts; /proc is read-only"
 	case os.Geteuid() != 0:
 		if groups, err := os.Getgroups(); err == nil && extra(groups, id.GID) {
 			f.Strength, f.Detail = sandbox.Weaker, "supplementary groups of the user cannot be dropped without root and stay effective"

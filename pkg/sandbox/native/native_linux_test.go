@@ -220,6 +220,42 @@ func TestRootSession(t *testing.T) {
 	})
 }
 
+// TestTheHostsDevicesStayAsTheyAre: a session of root owns what root owns. Each
+// change is to what is there already.
+func TestTheHostsDevicesStayAsTheyAre(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("wants root")
+	}
+	w := newWorld(t)
+	spec := w.spec()
+	spec.Identity = sandbox.Identity{}
+	b := open(t, spec)
+	for _, d := range devices {
+		want(t, b, map[string]string{
+			"(chmod $(stat -c %a " + d + ") " + d + ") 2>&1 | sed 's/.*: //'": "Read-only file system",
+			"(chown 0:0 " + d + ") 2>&1 | sed 's/.*: //'":                     "Read-only file system",
+			"(touch -ha " + d + ") 2>&1 | sed 's/.*: //'":                      "Read-only file system",
+		})
+	}
+	want(t, b, map[string]string{
+		"echo x > /dev/null && head -c 3 /dev/zero | wc -c && (echo x > /dev/full) 2>/dev/null || echo full": "3\nfull",
+		// Streams that nobody wants are the host's device too, by another mount.
+		"(chmod 666 /proc/self/fd/0) 2>&1 | sed 's/.*: //'": "Read-only file system",
+		// The mode of such a file is one for all process namespaces.
+		"(chmod 444 /proc/version) 2>&1 | sed 's/.*: //'":                                      "Read-only file system",
+		"(echo 500 > /proc/1/oom_score_adj) 2>/dev/null || echo no":                            "no",
+		"cat /proc/kpageflags /proc/kpagecount /proc/slabinfo 2>/dev/null | head -c 8 | wc -c": "0",
+	})
+	file, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	check(t, err)
+	defer file.Close()
+	p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"chmod", "666", "/proc/self/fd/1"}}, sandbox.Stdio{Stdout: file})
+	check(t, err)
+	if exit, err := p.Wait(soon(t)); err != nil || exit.Code == 0 {
+		t.Errorf("the mode of a device that was handed over: %+v, %v", exit, err)
+	}
+}
+
 func TestTryTwiceUnderOneID(t *testing.T) {
 	w := newWorld(t)
 	spec := w.spec()

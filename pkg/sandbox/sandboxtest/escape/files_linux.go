@@ -11,6 +11,9 @@ import (
 var (
 	notThere = []string{"ENOENT", "EACCES", "ENOTDIR"}
 	readOnly = []string{"EROFS", "EACCES", "ENOENT"}
+	// unchanged is for files of the host that must be there. Whoever does not
+	// own them is refused in any case; the rows are for sessions of user 0.
+	unchanged = []string{"EROFS", "EPERM", "EACCES"}
 )
 
 func fileAttempts() []Attempt {
@@ -68,6 +71,42 @@ func fileAttempts() []Attempt {
 		{Name: "dev-kmsg", Tries: "open /dev/kmsg", Want: notThere, Outside: needsRoot, do: func(*Arena) error { return opens("/dev/kmsg", unix.O_RDONLY) }},
 		{Name: "dev-fuse", Tries: "open /dev/fuse", Want: notThere, Lacking: []string{"ENOENT", "EACCES", "ENODEV", "ENXIO"}, do: func(*Arena) error { return opens("/dev/fuse", unix.O_RDWR) }},
 		{Name: "dev-kvm", Tries: "open /dev/kvm", Want: notThere, Lacking: []string{"ENOENT", "EACCES", "ENODEV", "ENXIO"}, do: func(*Arena) error { return opens("/dev/kvm", unix.O_RDWR) }},
+		{Name: "device-mode", Tries: "set the mode of the host's devices (to what it is)", Want: unchanged, Outside: needsRoot, do: eachDevice(func(path string, is unix.Stat_t) error {
+			return unix.Chmod(path, is.Mode&0o777)
+		})},
+		{Name: "device-owner", Tries: "give the host's devices away (to whom they belong)", Want: unchanged, Outside: needsRoot, do: eachDevice(func(path string, is unix.Stat_t) error {
+			return unix.Chown(path, int(is.Uid), int(is.Gid))
+		})},
+		{Name: "device-times", Tries: "set the times of the host's devices", Want: unchanged, Outside: needsRoot, do: eachDevice(func(path string, is unix.Stat_t) error {
+			return unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{is.Atim, is.Mtim}, 0)
+		})},
+		{Name: "device-acl", Tries: "give the host's devices an access list", Want: append([]string{"ENOENT", "ENODATA", "EOPNOTSUPP"}, unchanged...), Outside: needsRoot, do: eachDevice(func(path string, _ unix.Stat_t) error {
+			return unix.Removexattr(path, "system.posix_acl_access")
+		})},
+		{Name: "proc-mode", Tries: "set the mode of a file of /proc, which all process namespaces share (to what it is)", Want: unchanged, Outside: needsRoot, do: func(*Arena) error {
+			var is unix.Stat_t
+			if err := unix.Stat("/proc/version", &is); err != nil {
+				return errors.Join(errNoArena, err)
+			}
+			return unix.Chmod("/proc/version", is.Mode&0o777)
+		}},
+	}
+}
+
+// eachDevice does something to each device of the host that a sandbox has. The
+// first that obeys counts.
+func eachDevice(do func(path string, is unix.Stat_t) error) func(*Arena) error {
+	return func(*Arena) (err error) {
+		for _, path := range []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"} {
+			var is unix.Stat_t
+			if err := unix.Stat(path, &is); err != nil {
+				return errors.Join(errNoArena, err)
+			}
+			if err = do(path, is); err == nil {
+				return nil
+			}
+		}
+		return err
 	}
 }
 

@@ -125,6 +125,42 @@ struct command {
 	struct failure failure;
 };
 
+/* What a device that was handed over is called inside, or 0 for all else. The
+ * null device of a stream that nobody wants is one of them. It came by a mount
+ * of the host's, on which a session of root could change its mode or owner. */
+static const char *own_device(int fd)
+{
+	struct statx status;
+	long r = sys(__NR_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &status);
+	if (r < 0 || (status.stx_mode & S_IFMT) != S_IFCHR || status.stx_rdev_major != 1)
+		return 0;
+	switch (status.stx_rdev_minor) {
+	case 3:
+		return "/dev/null";
+	case 5:
+		return "/dev/zero";
+	case 7:
+		return "/dev/full";
+	case 8:
+		return "/dev/random";
+	case 9:
+		return "/dev/urandom";
+	}
+	return 0;
+}
+
+/* Makes what was handed over, or the same device of the sandbox's own, the
+ * stream i. Everything that is open lies above 3, so that no dup3 runs over
+ * another stream. */
+static long put_stream(int fd, int i)
+{
+	const char *own = own_device(fd);
+	long from = fd;
+	if (own)
+		from = sys(__NR_openat, AT_FDCWD, own, sys(__NR_fcntl, fd, F_GETFL) & O_ACCMODE);
+	return from < 0 ? from : sys(__NR_dup3, from, i, 0);
+}
+
 /* Runs in pid 1's memory on a stack of its own until exec. Its capabilities,
  * no_new_privs, first Landlock domain and filter are pid 1's already. */
 static void become(void *with)
@@ -139,9 +175,8 @@ static void become(void *with)
 		if (r < 0)
 			fail(&c->failure, STAGE_TERMINAL, r, ""), leave(126);
 	}
-	/* Each stream lies above 3, so that no dup2 runs over another. */
 	for (int i = 0; i < 3 && !c->probes; i++) {
-		r = sys(__NR_dup3, c->stream[i], i, 0);
+		r = put_stream(c->stream[i], i);
 		if (r < 0)
 			fail(&c->failure, STAGE_STDIO, r, ""), leave(126);
 	}
