@@ -167,7 +167,9 @@ func (c *client) advance() error {
 // refuse stops reading. In a head it puts a request of our own in its place;
 // in a body it makes the request that it belongs to fail.
 func (c *client) refuse(why *refusal, inHead bool) error {
-	c.refused.Store(&refusal{why.status, why.reason, !inHead})
+	stop := *why
+	stop.inBody = !inHead
+	c.refused.Store(&stop)
 	if !inHead {
 		c.err = why
 		c.ok = 0

@@ -1,8 +1,11 @@
 package egress
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
@@ -54,7 +57,11 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	switch {
 	case r.RequestURI == refusedTarget && refusalOf(l) != nil:
+		v.about("", 0, refusalOf(l).method, "")
 		s.refuse(w, v, refusalOf(l))
+	case len(r.Method) > maxMethod: // HTTP/2 comes past the framer
+		v.about(l.inner.host, l.inner.port, r.Method, "")
+		s.refuse(w, v, longMethod(r.Method))
 	case l.denied != nil:
 		v.drop()
 		s.explain(w, r, l)
@@ -116,8 +123,30 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 		// What follows the head is no HTTP. If the host does not switch, the
 		// connection ends, so that it is never read as HTTP either.
 		w.Header().Set("Connection", "close")
+		w = whole{w}
 	}
 	s.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+}
+
+// whole is a [http.ResponseWriter] whose connection, once taken over, still has
+// the bytes that net/http has read behind the head. The reverse proxy takes the
+// connection and forgets them.
+type whole struct{ http.ResponseWriter }
+
+// Unwrap is for [http.ResponseController].
+func (w whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack implements [http.Hijacker].
+func (w whole) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, brw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	before, err := brw.Peek(brw.Reader.Buffered())
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return &replay{Conn: conn, before: bytes.Clone(before)}, brw, nil
 }
 
 // deny answers 403. A request with a body ends its connection: the body is

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,13 +19,20 @@ const (
 type refusal struct {
 	status int
 	reason string
-	inBody bool // its head was in order, and has a verdict of its own
+	inBody bool   // its head was in order, and has a verdict of its own
+	method string // where it is known and all that is
 }
 
 func (r *refusal) Error() string { return r.reason }
 
 func malformed(reason string) *refusal {
 	return &refusal{status: http.StatusBadRequest, reason: reason}
+}
+
+// longMethod refuses a method that nobody has defined: the longest of those
+// that are registered has 17 characters (RFC 9110, section 16.1.1).
+func longMethod(method string) *refusal {
+	return &refusal{status: http.StatusNotImplemented, reason: fmt.Sprintf("the method is longer than %d characters", maxMethod), method: method}
 }
 
 func tooLarge(reason string) *refusal {
@@ -87,6 +95,9 @@ func (h *head) requestLine(line []byte) *refusal {
 	}
 	if !isToken(method) {
 		return malformed("the method is not a token")
+	}
+	if len(method) > maxMethod {
+		return longMethod(string(method))
 	}
 	if !visible(string(target)) {
 		return malformed("the request target holds a byte that no target has")

@@ -56,13 +56,15 @@ func newServing(ctx context.Context, p *Proxy, s Session) *serving {
 	ss.forward = ss.newForward()
 	quiet := slog.NewLogLogger(ss.log.Handler(), slog.LevelDebug)
 	ss.web = &http.Server{
-		Handler:        ss,
-		ErrorLog:       quiet,
-		IdleTimeout:    p.limits.idle,
-		MaxHeaderBytes: maxHeadBytes, // for HTTP/2; the framer is stricter
-		BaseContext:    func(net.Listener) context.Context { return ctx },
-		ConnContext:    withLink,
-		ConnState:      connState,
+		Handler:  ss,
+		ErrorLog: quiet,
+		// Else net/http answers OPTIONS * by itself: unjudged and unrecorded.
+		DisableGeneralOptionsHandler: true,
+		IdleTimeout:                  p.limits.idle,
+		MaxHeaderBytes:               maxHeadBytes, // for HTTP/2; the framer is stricter
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		ConnContext:                  withLink,
+		ConnState:                    connState,
 		// Neither ReadTimeout nor WriteTimeout: a model may think for minutes.
 	}
 	ss.forward.ErrorLog = quiet

@@ -3,6 +3,7 @@ package egress
 import (
 	"crypto/rand"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,22 @@ type Verdict struct {
 	Program string
 }
 
-const maxRecordedPath = 2048
+// What a verdict holds at most, in bytes: whoever asks must not be able to fill
+// the disk with what is recorded of it.
+const (
+	maxMethod       = 32
+	maxHost         = 253
+	maxRecordedPath = 2048
+	maxReason       = 512
+)
+
+// cut bounds a text of whoever asked.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
+}
 
 // newID returns 8 characters of base32: 40 bits, read out over a desk.
 func newID() string { return rand.Text()[:8] }
@@ -70,7 +86,7 @@ func (s *serving) begin(l *link) *pending {
 func (p *pending) about(host string, port uint16, method, path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.v.Host, p.v.Port, p.v.Method, p.v.Path = host, port, method, path[:min(len(path), maxRecordedPath)]
+	p.v.Host, p.v.Port, p.v.Method, p.v.Path = cut(host, maxHost), port, cut(method, maxMethod), cut(path, maxRecordedPath)
 }
 
 // decide takes over what the policy said. An allow is recorded only when the
@@ -78,7 +94,7 @@ func (p *pending) about(host string, port uint16, method, path string) {
 func (p *pending) decide(d policy.Decision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.v.Allowed, p.v.Rule, p.v.Layer, p.v.Reason = d.Allowed, d.Rule, d.Layer, d.Reason
+	p.v.Allowed, p.v.Rule, p.v.Layer, p.v.Reason = d.Allowed, cut(d.Rule, maxReason), cut(d.Layer, maxReason), cut(d.Reason, maxReason)
 }
 
 // blame makes it a denial for a reason of the proxy's own.
@@ -86,7 +102,7 @@ func (p *pending) blame(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.recorded {
-		p.v.Allowed, p.v.Reason = false, reason
+		p.v.Allowed, p.v.Reason = false, cut(reason, maxReason)
 	}
 }
 
@@ -102,7 +118,7 @@ func (p *pending) asked(method, path string) Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := p.v
-	v.Method, v.Path = method, path[:min(len(path), maxRecordedPath)]
+	v.Method, v.Path = cut(method, maxMethod), cut(path, maxRecordedPath)
 	if !p.recorded {
 		p.v = v
 	}
