@@ -208,7 +208,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	l.publish()
 	l.inside.Store(&inside{box: box, directory: p.command.Dir})
 	if err := l.client.Started(api.Started{Session: l.show()}); err != nil {
-		return 0, errClientGone
+		l.stop(errClientGone) // the command runs, and is told
 	}
 	pipes.serve()
 	if wall := p.limits.Wall; wall > 0 {

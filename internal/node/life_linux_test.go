@@ -461,3 +461,35 @@ func TestTrust(t *testing.T) {
 		must(t, r.wait(t))
 	}
 }
+
+// A client that goes at the very moment at which its command begins: the
+// command is told like any other.
+func TestClientGoneAsTheCommandBegins(t *testing.T) {
+	w, e := newWorld(t), newStub()
+	begun := make(chan struct{})
+	e.at = func(ctx context.Context, step string) error {
+		if step == "executed" {
+			close(begun)
+			<-ctx.Done()
+		}
+		return nil
+	}
+	r := w.serve(t, w.options(t, e))
+	a := w.ask(t, r.client, api.RunRequest{Command: []string{"sh", "-c", "trap 'echo hup >heard; exit' HUP; echo >up; while :; do sleep 0.05; done"}})
+	<-begun
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for up := false; !up; <-tick.C {
+		_, err := os.Stat(filepath.Join(w.repo, "up"))
+		up = err == nil
+	}
+	a.gone()
+	for live := []api.Session{{}}; len(live) > 0; <-tick.C {
+		var err error
+		live, err = r.client.Sessions(t.Context(), false)
+		must(t, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(w.repo, "heard")); err != nil || string(b) != "hup\n" {
+		t.Errorf("the command heard %q, %v", b, err)
+	}
+}

@@ -332,7 +332,7 @@ func (b *stubBox) Exec(ctx context.Context, c sandbox.Command, o sandbox.Stdio) 
 	if err != nil {
 		return nil, err
 	}
-	return &stubProcess{Process: p, s: b.s}, nil
+	return &stubProcess{Process: p, s: b.s}, b.s.at(ctx, "executed")
 }
 func (b *stubBox) Remove(ctx context.Context) error {
 	if err := b.s.at(ctx, "remove"); err != nil {
