@@ -128,7 +128,8 @@ the command's own (128 and the number for a signal).`,
 		return fault.Usage("%w", err).WithHint("see `%s --help`", cmd.CommandPath())
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.Version = buildVersion()
+	root.SetVersionTemplate("mojoup-node {{.Version}}\n")
 	root.AddCommand(
 		newDoctor(p), newStatus(p), newConfig(p), newServe(p), newRun(p), newSession(p),
 		newPolicy(p), newCleanup(p), newBench(p), newVersion(p), newCompletion(p),
@@ -159,6 +160,24 @@ func exactly(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// atMostOne refuses a second word.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return exactly(name)(cmd, args)
+		}
+		return nil
+	}
+}
+
+// notBoth refuses flags that exclude each other, in the words of the others.
+func notBoth(cmd *cobra.Command, a, b string) error {
+	if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
+		return fault.Usage("--%s and --%s exclude each other", a, b).WithHint("see `%s --help`", cmd.CommandPath())
+	}
+	return nil
 }
 
 func unknownCommand(cmd *cobra.Command, word string) error {

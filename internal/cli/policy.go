@@ -2,21 +2,20 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/effective"
+	"github.com/mojoup/mojoup-node/internal/egress/dialguard"
 	"github.com/mojoup/mojoup-node/internal/fault"
-	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/internal/registries"
 	"github.com/mojoup/mojoup-node/internal/repo"
-	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
 )
 
@@ -46,7 +45,7 @@ func (o policyOptions) compose(ctx context.Context, p Process) (*policy.Effectiv
 	}
 	in := effective.Input{Top: top, Tool: o.tool, Private: h.settings.Prefixes("node.network.private"), Find: finder(p, top)}
 	if o.file != "" {
-		source, err := os.ReadFile(o.file)
+		source, err := readBounded(o.file)
 		if err != nil {
 			return nil, fault.Usage("reading --policy: %w", err)
 		}
@@ -75,78 +74,6 @@ func finder(p Process, top string) func(context.Context, string) (registries.Fou
 	}
 }
 
-func newPolicyCheck(p Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "check [FILE]",
-		Short: "find mistakes in a policy, with line and column",
-		Long: `Read a policy (default: .mojoup/policy.json of this repository) and name every
-mistake with line, column and what to write instead, and every line that does
-less than it looks. Exit code 0 where it would load, 1 where it would not.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, source, err := checkedSource(cmd.Context(), p, args)
-			if err != nil {
-				return err
-			}
-			return policyCheck(p, file, source, wantsJSON(cmd))
-		},
-	}
-	addJSON(cmd)
-	return cmd
-}
-
-func checkedSource(ctx context.Context, p Process, args []string) (file string, source []byte, err error) {
-	if len(args) == 1 {
-		if source, err = os.ReadFile(args[0]); err != nil {
-			return "", nil, fault.Unknown("reading the policy: %w", err)
-		}
-		return args[0], source, nil
-	}
-	top, err := repositoryTop(p, "")
-	if err != nil {
-		return "", nil, err
-	}
-	source, err = repo.ReadPolicy(ctx, top)
-	if errors.Is(err, repo.ErrNoPolicy) {
-		return "", nil, fault.Unknown("%w", err).WithHint("without one nothing is reachable from a session here; name a file to check that one")
-	}
-	return filepath.Join(top, repo.PolicyFile), source, err
-}
-
-func policyCheck(p Process, file string, source []byte, asJSON bool) error {
-	doc, err := policy.Parse(file, source)
-	problems := []policy.Problem{}
-	if wrong, ok := errors.AsType[*policy.Errors](err); ok {
-		problems = wrong.Problems
-	} else if err != nil {
-		return err
-	}
-	warnings := []policy.Warning{}
-	if doc != nil {
-		warnings = append(warnings, policy.Lint(doc)...)
-	}
-	if asJSON {
-		if err := printJSON(p.Stdout, map[string]any{"file": file, "problems": problems, "warnings": warnings}); err != nil {
-			return err
-		}
-	} else {
-		pen := newPen(p)
-		for _, x := range problems {
-			pen.printf("%s\n", visible(x.String()))
-		}
-		for _, w := range warnings {
-			pen.printf("%s:%d:%d: warning: %s: %s%s\n", visible(file), w.Line, w.Column, visible(w.Path), visible(w.Message), inBrackets(w.Hint))
-		}
-		if len(problems)+len(warnings) == 0 {
-			pen.printf("%s: no mistakes found\n", visible(file))
-		}
-	}
-	if len(problems) > 0 {
-		return exitCode(fault.ExitNegative)
-	}
-	return nil
-}
-
 func inBrackets(hint string) string {
 	if hint == "" {
 		return ""
@@ -154,12 +81,18 @@ func inBrackets(hint string) string {
 	return " (" + visible(hint) + ")"
 }
 
-func printExplanation(pen pen, x policy.Explanation) {
-	word := "denied"
-	if x.Decision.Allowed {
-		word = "allowed"
+func printExplanation(pen pen, x explained) {
+	switch {
+	case x.Refused:
+		pen.printf("denied: %s\n", visible(x.Node))
+	case x.Decision.Allowed:
+		pen.printf("allowed: %s\n", visible(x.Decision.Reason))
+	default:
+		pen.printf("denied: %s\n", visible(x.Decision.Reason))
 	}
-	pen.printf("%s: %s\n", word, visible(x.Decision.Reason))
+	if x.Node != "" && !x.Refused {
+		pen.printf("note: %s\n", visible(x.Node))
+	}
 	for _, l := range x.Layers {
 		answer := "refuses"
 		if l.Allowed {
@@ -192,7 +125,10 @@ Exit code 0 where it would be allowed, 1 where not.`,
 			if err != nil {
 				return err
 			}
-			x := e.Explain(req)
+			x := explained{Explanation: e.Explain(req)}
+			if err := x.askGuard(p, req); err != nil {
+				return err
+			}
 			if wantsJSON(cmd) {
 				if err := printJSON(p.Stdout, x); err != nil {
 					return err
@@ -200,7 +136,7 @@ Exit code 0 where it would be allowed, 1 where not.`,
 			} else {
 				printExplanation(newPen(p), x)
 			}
-			if !x.Decision.Allowed {
+			if !x.Decision.Allowed || x.Refused {
 				return exitCode(fault.ExitNegative)
 			}
 			return nil
@@ -212,15 +148,51 @@ Exit code 0 where it would be allowed, 1 where not.`,
 	return cmd
 }
 
+// explained is what the layers say, and what the way out says of the address:
+// a rule cannot open what the node's settings keep shut.
+type explained struct {
+	policy.Explanation
+	Refused bool   `json:"refused,omitempty"` // by the node, though the layers allow it
+	Node    string `json:"node,omitempty"`    // what the node says, in one sentence
+}
+
+func (x *explained) askGuard(p Process, req policy.Request) error {
+	if !x.Decision.Allowed {
+		return nil
+	}
+	h, err := look(p)
+	if err != nil {
+		return err
+	}
+	addr, err := netip.ParseAddr(req.Host)
+	if err != nil {
+		if len(x.Decision.Addresses) > 0 {
+			x.Node = "what the name leads to is looked at when it is dialled: a private address needs node.network.private too"
+		}
+		return nil
+	}
+	guard, err := dialguard.New(h.settings.Prefixes("node.network.private"), nil)
+	if err == nil {
+		if why := guard.Check(netip.AddrPortFrom(addr, req.Port), x.Decision.Addresses); why != nil {
+			x.Refused, x.Node = true, why.Error()
+		}
+	}
+	return err
+}
+
 // parseTarget reads what a person calls a request.
 func parseTarget(text, method string) (policy.Request, error) {
 	bad := func(why string) error {
 		return fault.Usage("%q is not a request: %s", text, why).WithHint("for example https://host.example/path or host.example:5432")
 	}
+	if up := strings.ToUpper(method); up != method && slices.Contains(methods, up) {
+		return policy.Request{}, fault.Usage("methods are compared exactly: write %s, not %s", up, method)
+	}
 	req := policy.Request{Method: method}
 	host, port, path := text, "", ""
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
 		u, err := url.Parse(text)
+		scheme = strings.ToLower(scheme)
 		switch {
 		case err != nil || u.Host == "" || u.User != nil || rest == "":
 			return req, bad("it does not read as a URL")
@@ -245,6 +217,9 @@ func parseTarget(text, method string) (policy.Request, error) {
 	}
 	return finishTarget(req, host, port, path, bad)
 }
+
+// methods are those that somebody may have written in small letters.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 func finishTarget(req policy.Request, host, port, path string, bad func(string) error) (policy.Request, error) {
 	n, err := strconv.ParseUint(port, 10, 16)
@@ -316,42 +291,6 @@ func printEffective(pen pen, e *policy.Effective) {
 	for _, n := range e.Notes {
 		pen.printf("note: %s\n", visible(n.String()))
 	}
-}
-
-func newPolicyApprove(p Process) *cobra.Command {
-	var o policyOptions
-	cmd := &cobra.Command{
-		Use:   "approve",
-		Short: "trust what this repository's policy asks for, as it is now",
-		Long: `Show what the policy of this repository asks for beyond what is free (a tool's
-own hosts and read-only package registries) and approve exactly that, for you
-and this repository. When the policy changes, or a preset that it uses, it is
-asked again.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := supported(); err != nil {
-				return err
-			}
-			h, err := look(p)
-			if err != nil {
-				return err
-			}
-			dir, err := os.Getwd()
-			if err != nil {
-				return fault.Unknown("finding the current directory: %w", err)
-			}
-			req := api.ApprovalRequest{Directory: spelled(p, dir), Tool: o.tool, Env: plan.CallerEnv(p.Environ())}
-			if o.repo != "" {
-				if req.Repository, err = filepath.Abs(o.repo); err != nil {
-					return fault.Usage("--repo %s: %w", o.repo, err)
-				}
-			}
-			return h.withNode(cmd.Context(), p, func() error { return h.approve(cmd.Context(), p, req, false) })
-		},
-	}
-	cmd.Flags().StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
-	cmd.Flags().StringVar(&o.tool, "tool", "", "with the hosts of this agent tool")
-	return cmd
 }
 
 func newPolicySchema(p Process) *cobra.Command {

@@ -22,7 +22,8 @@ import (
 type runOptions struct {
 	repo, tool, engine, policy string
 	env                        []string
-	tty, noTTY, quiet          bool
+	tty, noTTY, quiet, detach  bool
+	view                       viewOptions
 	command                    []string
 }
 
@@ -41,6 +42,11 @@ the command. Inside there is the repository at its own path, the system and your
 toolchains read-only, a private home and /tmp, and no way out but what the
 policy allows: .mojoup/policy.json of the repository, and --policy.
 
+On a terminal Ctrl-] and then d leaves the session running, as --detach does from
+the beginning; otherwise it ends with its client. A session that was left is seen
+again by ` + "`session attach`" + `. With --detach there is a terminal only with --tty, else
+the command's input has ended.
+
 A session that is ended before its command is (stopped, over its time limit, the
 node ended) gets SIGTERM, then 5 seconds; the exit code is 125 and a sentence
 says why. Where this command itself goes away, the session gets SIGHUP.`,
@@ -49,6 +55,9 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
   git log -1 --format=%B | mojoup-node run --no-tty -- wc -w`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := notBoth(cmd, "tty", "no-tty"); err != nil {
+				return err
+			}
 			o.command = args
 			return run(cmd.Context(), p, o)
 		},
@@ -61,9 +70,10 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
 	f.StringVar(&o.policy, "policy", "", "a policy `file` of your own, as one more layer")
 	f.BoolVar(&o.tty, "tty", false, "give the command a terminal even where stdin or stdout is none")
 	f.BoolVar(&o.noTTY, "no-tty", false, "give the command plain streams even on a terminal")
+	f.BoolVar(&o.detach, "detach", false, "print the session's id once its command runs, and leave it running")
+	o.view.flags(f)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
 	f.SetInterspersed(false)
-	cmd.MarkFlagsMutuallyExclusive("tty", "no-tty")
 	return cmd
 }
 
@@ -94,7 +104,7 @@ func (h here) runAs(ctx context.Context, p Process, o runOptions, req api.RunReq
 		case f.Code == api.CodeEnvironment && req.WholeEnv == nil:
 			req.WholeEnv = p.Environ()
 		case f.Code == api.CodeApproval && !asked && isTerminal(p.Stdin) && isTerminal(p.Stderr):
-			if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Tool: req.Tool, Env: req.Env}, true); err != nil {
+			if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Env: req.Env}, false); err != nil {
 				return fault.As(err).WithExit(fault.ExitCannotRun)
 			}
 			asked = true
@@ -156,13 +166,18 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 		req.Env = append(req.Env, kv)
 	}
 	if o.policy != "" {
-		text, err := os.ReadFile(o.policy)
+		text, err := readBounded(o.policy)
 		if err != nil {
 			return req, fault.Usage("reading --policy: %w", err)
 		}
 		req.PolicyName, req.Policy = o.policy, string(text)
 	}
-	return req, o.terminal(p, &req)
+	if req.Detach = o.detach; req.Detach {
+		req.Terminal = terminalFor(p, o.tty, !o.tty)
+	} else {
+		req.Terminal = terminalFor(p, o.tty, o.noTTY)
+	}
+	return req, nil
 }
 
 // spelled is the current directory as the person got there, through symbolic
@@ -192,60 +207,33 @@ func validName(name string) bool {
 
 // runOnce carries one attempt.
 func (h here) runOnce(ctx context.Context, p Process, o runOptions, req api.RunRequest) error {
-	say := talk{w: p.Stderr}
-	screen, err := openScreen(p, req.Terminal != nil)
+	v, err := o.view.open(p, req.Terminal != nil && !o.detach, o.quiet)
 	if err != nil {
 		return err
 	}
-	defer screen.close()
-	ended, err := h.client().Run(context.WithoutCancel(ctx), req, client.Streams{
-		Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr,
-		Resizes: screen.resizes, Signals: screen.signals,
-		Notice: func(line string) {
-			if !o.quiet {
-				say.line("%s", line)
-			}
-		},
-		Started: func(api.Session) { screen.raw() },
-	})
-	screen.close()
-	if err != nil {
-		return fault.CannotRun("%w", err)
-	}
-	for _, line := range ended.Notices {
-		if !o.quiet {
-			say.line("%s", line)
+	defer v.close()
+	streams := v.streams()
+	var id string
+	streams.Started = func(started api.Started) {
+		id = started.Session.ID
+		if o.detach {
+			return
 		}
-	}
-	if ended.Problem != nil {
-		return fault.FromProblem(ended.Problem)
-	}
-	if ended.Code != 0 {
-		return exitCode(ended.Code)
-	}
-	return nil
-}
-
-// approve shows what a repository asks for and, where the person says yes (or
-// has said so by typing the command), approves exactly that.
-func (h here) approve(ctx context.Context, p Process, req api.ApprovalRequest, ask bool) error {
-	a, err := h.client().Approval(ctx, req)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(p.Stderr, "The policy of %s asks for:\n", visible(a.Repository))
-	for _, line := range a.Asks {
-		fmt.Fprintf(p.Stderr, "  - %s\n", visible(line)) // whole: it is what the person says yes to
-	}
-	if ask {
-		fmt.Fprintf(p.Stderr, "Allow this for this repository? Type yes: ")
-		if typedLine(ctx, p.Stdin) != "yes" {
-			return fault.CannotRun("not approved").WithHint("edit .mojoup/policy.json, or approve later with `mojoup-node policy approve`")
+		if started.Terminal && v.keys.String() != "" && v.screen.file != nil {
+			v.notice("session " + id + ": " + v.keys.String() + " leaves it running")
 		}
+		v.started(started)
 	}
-	req.Digest = a.Digest
-	_, err = h.client().Approval(ctx, req)
-	return err
+	if o.detach {
+		streams.Stdin = nil
+	}
+	ended, err := h.client().Run(context.WithoutCancel(ctx), req, streams)
+	v.close()
+	if err == nil && ended.Detached && o.detach {
+		fmt.Fprintln(p.Stdout, id)
+		return nil
+	}
+	return v.finish(ended, err, id)
 }
 
 // typedLine is what the person types, or nothing where they interrupt it. The

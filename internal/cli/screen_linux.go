@@ -11,18 +11,18 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
-// terminal decides whether the command gets a terminal: where stdin and stdout
+// terminalFor is the terminal that a command gets: one where stdin and stdout
 // are one, unless a flag says otherwise.
-func (o runOptions) terminal(p Process, req *api.RunRequest) error {
+func terminalFor(p Process, tty, noTTY bool) *api.Size {
 	both := isTerminal(p.Stdin) && isTerminal(p.Stdout)
-	if o.noTTY || !both && !o.tty {
+	if noTTY || !both && !tty {
 		return nil
 	}
-	req.Terminal = &api.Size{Columns: 80, Rows: 24}
 	if f := screenFile(p); f != nil {
-		*req.Terminal = sizeOf(f)
+		size := sizeOf(f)
+		return &size
 	}
-	return nil
+	return &api.Size{Columns: 80, Rows: 24}
 }
 
 // screenFile is the terminal of this process among its streams, or nil.
@@ -61,6 +61,7 @@ type screen struct {
 	over    chan struct{}
 	watcher sync.WaitGroup
 	once    sync.Once
+	closed  bool
 }
 
 // forwarded reach the command instead of ending this process. SIGHUP is not
@@ -118,6 +119,11 @@ func (s *screen) raw() {
 	}
 }
 
+// isRaw reports whether the keyboard is the command's now, wasRaw whether it
+// ever was.
+func (s *screen) isRaw() bool  { return s.before != nil && !s.closed }
+func (s *screen) wasRaw() bool { return s.before != nil }
+
 // close gives the terminal back as it was.
 func (s *screen) close() {
 	s.once.Do(func() {
@@ -127,6 +133,7 @@ func (s *screen) close() {
 		if s.before != nil {
 			_ = term.Restore(int(s.file.Fd()), s.before)
 		}
+		s.closed = true
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
-func (o runOptions) terminal(Process, *api.RunRequest) error { return supported() }
+func terminalFor(Process, bool, bool) *api.Size { return nil }
 
 type screen struct {
 	resizes chan api.Size
@@ -20,6 +20,8 @@ type screen struct {
 func openScreen(Process, bool) (*screen, error) { return nil, supported() }
 func (*screen) raw()                            {}
 func (*screen) close()                          {}
+func (*screen) isRaw() bool                     { return false }
+func (*screen) wasRaw() bool                    { return false }
 
 // supported refuses what needs a node: there is none elsewhere than on Linux.
 func supported() error {

@@ -12,7 +12,8 @@ import (
 )
 
 func newSession(p Process) *cobra.Command {
-	return group("session", "list, show and stop sessions", newSessionList(p), newSessionShow(p), newSessionStop(p))
+	return group("session", "list, show and stop sessions",
+		newSessionList(p), newSessionShow(p), newSessionStop(p), newSessionAttach(p), newSessionExec(p))
 }
 
 func newSessionList(p Process) *cobra.Command {

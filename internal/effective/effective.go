@@ -46,6 +46,12 @@ func Compose(ctx context.Context, in Input) (*policy.Effective, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Compile(ctx, layers, in)
+}
+
+// Compile expands and compiles layers that have been read, for the tool and
+// the machine of in.
+func Compile(ctx context.Context, layers []policy.Layer, in Input) (*policy.Effective, error) {
 	presets, err := expand(ctx, layers, in)
 	if err != nil {
 		return nil, err
@@ -55,6 +61,23 @@ func Compose(ctx context.Context, in Input) (*policy.Effective, error) {
 		return nil, err
 	}
 	return policy.Compile(layers, tool, presets)
+}
+
+// NotYet names what a policy asks for and this version does not carry out: a
+// line that does nothing is never silent.
+func NotYet(e *policy.Effective) (notices []string) {
+	for _, ask := range []struct {
+		key  string
+		some bool
+	}{
+		{"files.mounts", len(e.Mounts) > 0},
+		{"secrets", len(e.Secrets) > 0}, {"signIns", len(e.SignIns) > 0}, {"ports", len(e.Ports) > 0}, {"skills", len(e.Skills) > 0},
+	} {
+		if ask.some {
+			notices = append(notices, ask.key+" of the policy has no effect in this version")
+		}
+	}
+	return notices
 }
 
 // Layers reads the documents that are there, highest first. A repository

@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
 )
 
 // denialText is what a denied program, and the agent that reads its output,
@@ -28,8 +30,27 @@ func denialText(v Verdict) string {
 		fmt.Fprintf(&b, "  layer    %s\n", v.Layer)
 	}
 	fmt.Fprintf(&b, "  id       %s\n\n", v.ID)
-	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change .mojoup/policy.json.\n", urlOf(v))
+	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question(v), document(v))
 	return b.String()
+}
+
+// question is what explains the verdict when it is put to `policy explain`.
+func question(v Verdict) string {
+	if v.Method == "" || v.Method == http.MethodGet || v.Method == http.MethodConnect {
+		return urlOf(v)
+	}
+	return printable("--method "+v.Method+" "+urlOf(v), 300)
+}
+
+// document is what a person would change to allow it.
+func document(v Verdict) string {
+	switch v.Layer {
+	case "", policy.LayerRepository:
+		return ".mojoup/policy.json"
+	case policy.LayerCommandLine:
+		return "the file given with --policy"
+	}
+	return "the policy of the " + v.Layer
 }
 
 // refusedText is for a request that no policy was asked about.

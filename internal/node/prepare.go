@@ -13,11 +13,8 @@ import (
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/host"
 	"github.com/mojoup/mojoup-node/internal/plan"
-	"github.com/mojoup/mojoup-node/internal/registries"
 	"github.com/mojoup/mojoup-node/internal/repo"
-	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/capability"
-	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -49,10 +46,7 @@ func (l *life) consider(ctx context.Context) (p prepared, err error) {
 		return p, err
 	}
 	l.stage("look")
-	if p.policy, err = l.n.effective(ctx, home, p.repository, l.req.Tool, given(l.req)); err != nil {
-		return p, err
-	}
-	if err := l.n.approved(ctx, l.caller.UID, p.repository, p.policy); err != nil {
+	if p.policy, err = l.n.policy(ctx, home, l.caller.UID, p.repository, l.req.Tool, given(l.req)); err != nil {
 		return p, err
 	}
 	l.stage("policy")
@@ -142,84 +136,6 @@ func given(r api.RunRequest) *effective.Text {
 	return &effective.Text{Name: r.PolicyName, Source: []byte(r.Policy)}
 }
 
-// effective is the policy of a session in r.
-func (n *Node) effective(ctx context.Context, home string, r repo.Repository, tool string, own *effective.Text) (*policy.Effective, error) {
-	env := registries.Env{
-		Home: home, Vars: n.environ, Avoid: []string{r.Top, r.CommonDir},
-		Cache: &n.registries, CacheDir: filepath.Join(n.o.Paths.State, "registries"),
-	}
-	return effective.Compose(ctx, effective.Input{
-		Top: r.Top, Given: own, Tool: tool, Private: n.o.Settings.Prefixes("node.network.private"),
-		Find: func(ctx context.Context, name string) (registries.Found, error) {
-			return registries.Find(ctx, name, env)
-		},
-	})
-}
-
-// approval is the key under which a yes to this policy is kept.
-func approval(uid int, r repo.Repository, e *policy.Effective) store.Approval {
-	return store.Approval{UID: uid, Repository: r.Top + "\x00" + r.CommonDir, Digest: e.Digest()}
-}
-
-// approved refuses a repository that asks for what nobody has said yes to.
-func (n *Node) approved(ctx context.Context, uid int, r repo.Repository, e *policy.Effective) error {
-	switch trust := n.o.Settings.String("node.policy.trust"); {
-	case len(e.Asks()) == 0 || trust == "always":
-		return nil
-	case trust != "ask":
-		return fault.CannotRun("node.policy.trust %s is not part of this version yet", trust).
-			WithHint("mojoup-node config set node.policy.trust ask")
-	}
-	ok, err := n.store.Approved(ctx, approval(uid, r, e))
-	if err != nil || ok {
-		return err
-	}
-	return fault.CannotRun("the policy of %s asks for what nobody has approved yet", r.Top).
-		WithCode(api.CodeApproval).WithHint("mojoup-node policy approve --repo %s", r.Top)
-}
-
-// Approval says what a repository asks for and, with the digest of exactly
-// that, approves it.
-func (n *Node) Approval(ctx context.Context, c console.Caller, req api.ApprovalRequest) (api.Approval, error) {
-	if err := n.mayAsk(c); err != nil {
-		return api.Approval{}, err
-	}
-	out, err := n.approval(ctx, c, req)
-	if err != nil {
-		return out, fault.As(err).Problem()
-	}
-	return out, nil
-}
-
-func (n *Node) approval(ctx context.Context, c console.Caller, req api.ApprovalRequest) (api.Approval, error) {
-	if !filepath.IsAbs(req.Directory) {
-		return api.Approval{}, fault.Usage("the working directory %q is not absolute", req.Directory)
-	}
-	home := n.home(req.Env)
-	r, err := n.look(home, req.Directory, req.Repository)
-	if err != nil {
-		return api.Approval{}, err
-	}
-	e, err := n.effective(ctx, home, r, req.Tool, nil)
-	if err != nil {
-		return api.Approval{}, err
-	}
-	out := api.Approval{Repository: r.Top, Asks: []string{}, Digest: e.Digest()}
-	for _, a := range e.Asks() {
-		out.Asks = append(out.Asks, a.Text)
-	}
-	key := approval(c.UID, r, e)
-	switch req.Digest {
-	case "":
-		out.Approved, err = n.store.Approved(ctx, key)
-		return out, err
-	case out.Digest:
-		out.Approved = true
-		return out, n.store.Approve(ctx, key)
-	}
-	return out, fault.Negative("the policy changed while you were looking at it").WithHint("look again: mojoup-node policy approve --repo %s", r.Top)
-}
-
 // choose picks the engine from what was asked, what the policy says and the
 // verdict of this start. A session falls back to an ordinary process on a
 // negative verdict only, never because a start failed.
@@ -294,7 +210,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	for _, note := range p.policy.Notes {
 		p.notices = append(p.notices, note.String())
 	}
-	p.notices = append(p.notices, notYet(p.policy)...)
+	p.notices = append(p.notices, effective.NotYet(p.policy)...)
 	// What the policy does not give is news at every start; what the machine
 	// does not have is for who looks.
 	for _, line := range p.notices {
@@ -302,23 +218,6 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.notices = append(p.notices, made.Notes...)
 	return nil
-}
-
-// notYet names what a policy asks for and this version does not carry out: a
-// line that does nothing is never silent.
-func notYet(e *policy.Effective) (notices []string) {
-	for _, ask := range []struct {
-		key  string
-		some bool
-	}{
-		{"files.mounts", len(e.Mounts) > 0},
-		{"secrets", len(e.Secrets) > 0}, {"signIns", len(e.SignIns) > 0}, {"ports", len(e.Ports) > 0}, {"skills", len(e.Skills) > 0},
-	} {
-		if ask.some {
-			notices = append(notices, "warning: "+ask.key+" of the policy has no effect in this version")
-		}
-	}
-	return notices
 }
 
 // planProcess is what is left of a plan without a sandbox.

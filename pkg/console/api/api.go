@@ -194,7 +194,6 @@ type Ended struct {
 type ApprovalRequest struct {
 	Directory  string `json:"directory"`
 	Repository string `json:"repository,omitempty"`
-	Tool       string `json:"tool,omitempty"`
 	Digest     string `json:"digest,omitempty"` // "" only asks
 	// Env is the allow-listed environment of the caller, as for a session:
 	// what a preset stands for depends on the home in it.
