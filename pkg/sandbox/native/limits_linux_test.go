@@ -283,9 +283,17 @@ func TestBombsHurtThemselves(t *testing.T) {
 				if limit := max(20*alone, 250*time.Millisecond); under > limit {
 					t.Errorf("p95 of %v beside the bomb, %v alone: more than %v", under, alone, limit)
 				}
-				went := bomb.bounds.seen()
-				if name == "memory" && went.killed == 0 || name == "processes" && went.refused == 0 && !went.reached {
-					t.Errorf("the bomb did not go off: %+v", went)
+				// On a busy machine half a processor takes a while to fill the memory.
+				for ctx := soon(t); ; {
+					went := bomb.bounds.seen()
+					if name == "processors" || name == "memory" && went.killed > 0 || name == "processes" && (went.refused > 0 || went.reached) {
+						break
+					}
+					if ctx.Err() != nil {
+						t.Errorf("the bomb did not go off: %+v", went)
+						break
+					}
+					latency(t, neighbour)
 				}
 				check(t, bomb.Remove(soon(t)))
 				_, err = p.Wait(soon(t))
