@@ -144,11 +144,12 @@ func activated() (net.Listener, error) {
 }
 
 // openLog opens the log of a node that runs in the background. It is begun
-// anew once it has grown large: it is for looking at the last trouble.
+// anew once it has grown large: it is for looking at the last trouble. A symbolic
+// link is not followed: the log would be written wherever it points.
 func openLog(path string) (*os.File, error) {
 	const large = 1 << 20
-	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	if info, err := os.Stat(path); err == nil && info.Size() > large {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND | noFollow
+	if info, err := os.Lstat(path); err == nil && info.Size() > large {
 		flags |= os.O_TRUNC
 	}
 	f, err := os.OpenFile(path, flags, 0o600)

@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -200,10 +201,15 @@ func (o Origin) read() (*document, error) {
 	return parseDocument(o.File, text)
 }
 
-// readRegular reads a regular file whole. Another kind, a pipe for example,
-// could keep the reader waiting for ever.
+// readRegular reads a regular file of ours whole, behind every symbolic link.
+// Another kind, a pipe for example, could keep the reader waiting for ever.
 func readRegular(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat() // of what was opened, not of what has the name by now
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +219,25 @@ func readRegular(path string) ([]byte, error) {
 	case info.Size() > maxFile:
 		return nil, errors.New("it is larger than 1 MiB")
 	}
-	return os.ReadFile(path)
+	if err := trusted(path, info, os.Geteuid()); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}
+
+// trusted refuses a file that somebody else could have written: what is set
+// decides what sessions may do. Root may write everybody's settings anyway.
+func trusted(path string, info fs.FileInfo, uid int) error {
+	owner, ok := ownerOf(info)
+	switch {
+	case !ok:
+		return &TrustError{File: path, Reason: "its owner is not known"}
+	case owner != uid && owner != 0:
+		return &TrustError{File: path, Reason: fmt.Sprintf("it belongs to uid %d, not to uid %d or root", owner, uid), hint: "make it yours with chown, or name another file in MOJOUP_CONFIG"}
+	case othersWrite(info):
+		return &TrustError{File: path, Reason: "others may write it", hint: "chmod go-w " + path}
+	}
+	return nil
 }
 
 // environment finds the settings among the variables.

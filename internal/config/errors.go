@@ -138,6 +138,19 @@ func (e *FileError) Hint() string {
 	return "MOJOUP_CONFIG can name another file"
 }
 
+// A TrustError refuses a file of settings that somebody else could have
+// written.
+type TrustError struct {
+	File   string
+	Reason string
+	hint   string
+}
+
+func (e *TrustError) Error() string { return e.Reason }
+
+// Hint says what to do.
+func (e *TrustError) Hint() string { return e.hint }
+
 // innermost unwraps the errors of package os, which repeat path and call.
 func innermost(err error) error {
 	for {

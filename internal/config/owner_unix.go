@@ -34,6 +34,12 @@ func keepOwner(f *os.File, old fs.FileInfo) error {
 	return nil
 }
 
+// nonBlocking keeps an open from waiting for the other end of a pipe.
+const nonBlocking = syscall.O_NONBLOCK
+
+// othersWrite reports whether anybody but its owner may write a file.
+func othersWrite(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
+
 // ownerOf returns the uid that owns a file.
 func ownerOf(info fs.FileInfo) (int, bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package cli
+
+// noFollow has no meaning there; no node is ever started.
+const noFollow = 0
