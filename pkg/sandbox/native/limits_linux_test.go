@@ -97,8 +97,8 @@ func wantFact(t *testing.T, b *box, name string, strength sandbox.Strength, word
 
 const mib = 1 << 20
 
-// bomb is a program of awk that takes half a gigabyte.
-const bomb = `BEGIN { s = "0123456789abcdef"; for (i = 0; i < 25; i++) s = s s }`
+// bomb is a program of awk that takes half a gigabyte and keeps it.
+const bomb = `BEGIN { s = "0123456789abcdef"; for (i = 0; i < 25; i++) s = s s; while (1) {} }`
 
 // TestB69_KilledForMemory: each way to hit the limit has its own sentence.
 func TestB69_KilledForMemory(t *testing.T) {
