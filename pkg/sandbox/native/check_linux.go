@@ -265,7 +265,7 @@ func (a *attack) kernel() {
 	a.status("1", sealed())
 	const seize = 0x4206
 	a.must(a.call(unix.SYS_PTRACE, num(seize), num(1), num(0), num(0)), "tracing the first process", unix.EPERM, unix.EACCES)
-	a.refused(a.open("/proc/1/mem", unix.O_RDWR), "opening the first process' memory")
+	a.refused(a.open("/proc/1/mem", unix.O_RDONLY), "opening the first process' memory")
 	a.must(a.call(unix.SYS_SOCKET, num(unix.AF_VSOCK), num(unix.SOCK_STREAM), num(0)), "a socket to the hypervisor", unix.EAFNOSUPPORT)
 	a.must(a.call(unix.SYS_UNSHARE, num(unix.CLONE_NEWUSER)), "a new user namespace", unix.EPERM)
 	a.must(a.call(unix.SYS_MOUNT, child.Path("none"), child.Path("/dev/shm"), child.Path("tmpfs"), num(0), num(0)), "mounting", unix.EPERM)

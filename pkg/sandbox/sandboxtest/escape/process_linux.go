@@ -42,7 +42,7 @@ func processAttempts() []Attempt {
 		{Name: "program-1", Tries: "read the first process' program", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/exe") }},
 		{Name: "signal-1", Tries: "signal the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return unix.Kill(1, 0) }},
 		{Name: "ptrace-1", Tries: "trace the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return seize(1) }},
-		{Name: "memory-1", Tries: "open the first process' memory", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/mem", unix.O_RDWR) }},
+		{Name: "memory-1", Tries: "open the first process' memory", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/mem", unix.O_RDONLY) }},
 		{Name: "environ-1", Tries: "read the first process' environment", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/environ") }},
 		{Name: "maps-1", Tries: "read the first process' address map", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/maps") }},
 		{Name: "root-1", Tries: "reach files by the first process' root", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/root/", unix.O_RDONLY|unix.O_DIRECTORY) }},
