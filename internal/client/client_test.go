@@ -184,7 +184,7 @@ func TestStreamsAreCompleteAndApart(t *testing.T) {
 	var notice, started string
 	ended, err := c.Run(t.Context(), api.RunRequest{Command: []string{"c"}}, Streams{
 		Stdin: bytes.NewReader(sent), Stdout: &out, Stderr: &errs,
-		Notice: func(s string) { notice = s }, Started: func(s api.Session) { started = s.ID },
+		Notice: func(s string) { notice = s }, Started: func(s api.Started) { started = s.Session.ID },
 	})
 	if err != nil || ended.Code != 9 || len(ended.Notices) != 1 {
 		t.Fatalf("ended %+v, %v", ended, err)

@@ -24,7 +24,12 @@ type Streams struct {
 	Resizes        <-chan api.Size // nil without a terminal
 	Signals        <-chan int      // nil: none are forwarded
 	Notice         func(string)    // one line for the person
-	Started        func(api.Session)
+	Started        func(api.Started)
+	// Leave, once closed, tells the node that the client leaves; nil: never.
+	Leave <-chan struct{}
+	// KeyboardOnly sends Stdin to a session that has a terminal only: another
+	// one would not take it from a client who only looks.
+	KeyboardOnly bool
 }
 
 // ErrLost says that the node went away while the session ran.
@@ -33,7 +38,12 @@ var ErrLost = errors.New("the node ended while the session ran")
 // Run asks for one session and carries its streams until it has ended. The
 // reader of stdin may stay blocked after the end; it is the process's own.
 func (c *Client) Run(ctx context.Context, req api.RunRequest, s Streams) (api.Ended, error) {
-	conn, in, err := c.upgrade(ctx)
+	return c.session(ctx, "run", api.FrameRun, req, s)
+}
+
+// session asks by the first frame and carries streams until the last one.
+func (c *Client) session(ctx context.Context, path string, first api.FrameKind, req any, s Streams) (api.Ended, error) {
+	conn, in, err := c.upgrade(ctx, path)
 	if err != nil {
 		return api.Ended{}, err
 	}
@@ -42,7 +52,7 @@ func (c *Client) Run(ctx context.Context, req api.RunRequest, s Streams) (api.En
 	defer stop()
 	l := &link{conn: conn, window: newWindow(api.StdinWindow)}
 	defer l.window.close()
-	if err := l.writeJSON(api.FrameRun, req); err != nil {
+	if err := l.writeJSON(first, req); err != nil {
 		return api.Ended{}, &NoAnswerError{Socket: c.socket, Err: err}
 	}
 	done := make(chan struct{})
@@ -50,12 +60,12 @@ func (c *Client) Run(ctx context.Context, req api.RunRequest, s Streams) (api.En
 	return l.carry(in, s, done)
 }
 
-func (c *Client) upgrade(ctx context.Context) (net.Conn, *bufio.Reader, error) {
+func (c *Client) upgrade(ctx context.Context, path string) (net.Conn, *bufio.Reader, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	head := "POST /" + api.Version + "/run HTTP/1.1\r\nHost: " + console.Host + "\r\nConnection: Upgrade\r\nUpgrade: " + api.Protocol + "\r\n\r\n"
+	head := "POST /" + api.Version + "/" + path + " HTTP/1.1\r\nHost: " + console.Host + "\r\nConnection: Upgrade\r\nUpgrade: " + api.Protocol + "\r\n\r\n"
 	in := bufio.NewReaderSize(conn, 64<<10)
 	_, err = io.WriteString(conn, head)
 	var resp *http.Response
@@ -121,9 +131,11 @@ func (l *link) carry(in io.Reader, s Streams, done <-chan struct{}) (api.Ended, 
 				return api.Ended{}, fmt.Errorf("reading the node's answer: %w", err)
 			}
 			if s.Started != nil {
-				s.Started(v.Session)
+				s.Started(v)
 			}
-			go l.sendStdin(s.Stdin)
+			if v.Terminal || !s.KeyboardOnly {
+				go l.sendStdin(s.Stdin)
+			}
 		case api.FrameNotice:
 			if s.Notice != nil {
 				s.Notice(string(p))
@@ -191,6 +203,9 @@ func (l *link) sendAsks(s Streams, done <-chan struct{}) {
 			if !ok || l.write(api.FrameSignal, []byte{byte(n)}) != nil {
 				return
 			}
+		case <-s.Leave:
+			_ = l.write(api.FrameDetach, nil)
+			return
 		case <-done:
 			return
 		}
