@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 func must(t *testing.T, err error) {
@@ -92,6 +94,7 @@ func TestNoticesWhatTheHostReplaces(t *testing.T) {
 // TestFloodsHideNothing: more events than the kernel keeps, and a number of an
 // inode that is used again.
 func TestFloodsHideNothing(t *testing.T) {
+	kerneltest.Long(t)
 	dir := place(t)
 	w := New(nil)
 	defer w.Close()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mojoup/mojoup-node/internal/plan"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // writeAll makes files below dir.
@@ -134,6 +135,9 @@ func TestHostActsMeanwhile(t *testing.T) {
 	for _, p := range people(t) {
 		for _, a := range arrangements {
 			t.Run(p.name+"/"+a.name, func(t *testing.T) {
+				if a.name != "main working tree" {
+					kerneltest.Long(t)
+				}
 				dir := p.place(t)
 				top := a.make(t, dir)
 				run(t, top, "git", "config", "extensions.worktreeConfig", "true")

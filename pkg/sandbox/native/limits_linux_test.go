@@ -263,6 +263,7 @@ func TestTooSmallALimit(t *testing.T) {
 // TestBombsHurtThemselves measures how a neighbour's small work fares while a
 // bomb goes off in a sandbox with limits.
 func TestBombsHurtThemselves(t *testing.T) {
+	kerneltest.Long(t)
 	eachMeans(t, func(t *testing.T, e *Engine) {
 		quiet := newWorld(t)
 		neighbour := openBy(t, e, quiet.spec())
