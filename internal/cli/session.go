@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
@@ -28,8 +32,11 @@ func newSessionList(p Process) *cobra.Command {
 				return err
 			}
 			sessions, err := h.client().Sessions(cmd.Context(), past)
+			if errors.Is(err, client.ErrNotRunning) {
+				sessions, err = h.sessionsOffline(cmd.Context(), past)
+			}
 			if err != nil {
-				return noNode(err)
+				return err
 			}
 			if wantsJSON(cmd) {
 				return printJSON(p.Stdout, sessions)
@@ -46,6 +53,15 @@ func newSessionList(p Process) *cobra.Command {
 	cmd.Flags().BoolVar(&past, "past", false, "those that ended, newest first")
 	addJSON(cmd)
 	return cmd
+}
+
+// sessionsOffline answers while no node runs: then no session lives, and the
+// past ones are still recorded.
+func (h here) sessionsOffline(ctx context.Context, past bool) ([]api.Session, error) {
+	if !past || supported() != nil {
+		return []api.Session{}, nil
+	}
+	return node.NewOffline(h.paths).Sessions(ctx)
 }
 
 func printSessions(pen pen, sessions []api.Session) {
@@ -99,8 +115,11 @@ func newSessionShow(p Process) *cobra.Command {
 				return err
 			}
 			s, err := h.client().Session(cmd.Context(), args[0])
+			if errors.Is(err, client.ErrNotRunning) {
+				s, err = node.NewOffline(h.paths).Session(cmd.Context(), args[0])
+			}
 			if err != nil {
-				return noNode(err)
+				return err
 			}
 			if wantsJSON(cmd) {
 				return printJSON(p.Stdout, s)

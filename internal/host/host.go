@@ -27,7 +27,9 @@ const maxFile = 8 << 20
 // Gather looks at the machine for a person with that home, whose environment
 // holds env (KEY=VALUE; PATH, the variables that name certificate authorities
 // and those that say where packages come from are read). What cannot be read counts as not there.
-func Gather(ctx context.Context, home string, env []string) (plan.Host, error) {
+//
+// trust keeps what takes long to read; nil keeps nothing.
+func Gather(ctx context.Context, trust *Trust, home string, env []string) (plan.Host, error) {
 	h := plan.Host{OS: runtime.GOOS, At: map[string]plan.Node{}}
 	for _, path := range plan.Wanted(home, variable(env, "PATH")) {
 		if err := ctx.Err(); err != nil {
@@ -39,12 +41,7 @@ func Gather(ctx context.Context, home string, env []string) (plan.Host, error) {
 			}
 		}
 	}
-	h.Bundles = bundles(plan.BundlePaths)
-	for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"} {
-		if b, err := readFile(variable(env, name)); err == nil {
-			h.ExtraCAs = append(h.ExtraCAs, b)
-		}
-	}
+	trust.gather(&h, variable(env, "SSL_CERT_FILE"), variable(env, "NODE_EXTRA_CA_CERTS"))
 	h.Ignore = ignore(home, env)
 	h.Settings = map[string][]byte{}
 	for _, file := range plan.SettingsFiles(home) {
@@ -83,8 +80,10 @@ func look(path string) (plan.Node, bool) {
 	if info, err = os.Stat(path); err != nil {
 		return n, true // a link that points nowhere is still a link
 	}
-	if n.Real, err = filepath.EvalSymlinks(path); err != nil {
-		return plan.Node{}, false
+	if len(n.Links) > 0 {
+		if n.Real, err = filepath.EvalSymlinks(path); err != nil {
+			return plan.Node{}, false
+		}
 	}
 	switch {
 	case info.IsDir():
@@ -93,21 +92,6 @@ func look(path string) (plan.Node, bool) {
 		n.Kind = plan.File
 	}
 	return n, true
-}
-
-// bundles reads the certificate files that exist, each once by its real path.
-func bundles(paths []string) []plan.Bundle {
-	var out []plan.Bundle
-	for _, path := range paths {
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil || slices.ContainsFunc(out, func(b plan.Bundle) bool { return b.Path == real }) {
-			continue
-		}
-		if content, err := readFile(real); err == nil {
-			out = append(out, plan.Bundle{Path: real, Content: content})
-		}
-	}
-	return out
 }
 
 // ignore reads the person's global gitignore from its default place.

@@ -51,7 +51,7 @@ func TestGather(t *testing.T) {
 	if err := syscall.Mkfifo(dir+"/pipe", 0o644); err != nil {
 		t.Fatal(err)
 	}
-	h, err := Gather(t.Context(), dir, []string{
+	h, err := Gather(t.Context(), nil, dir, []string{
 		"PATH=" + dir + "/.local/bin:" + dir + "/none", "SSL_CERT_FILE=" + dir + "/ca.pem", "NODE_EXTRA_CA_CERTS=" + dir + "/pipe", "GOPROXY=direct", "SECRET=x",
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func TestGatherEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("gone")
 	cancel(cause)
-	if _, err := Gather(ctx, "/", nil); !errors.Is(err, cause) {
+	if _, err := Gather(ctx, nil, "/", nil); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }

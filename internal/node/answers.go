@@ -75,6 +75,9 @@ func (n *Node) liveLocked() []api.Session {
 	return out
 }
 
+// listed is how many past sessions a list has at most.
+const listed = 200
+
 // Sessions lists live or past sessions.
 func (n *Node) Sessions(ctx context.Context, c console.Caller, past bool) ([]api.Session, error) {
 	if err := n.mayAsk(c); err != nil {
@@ -85,7 +88,7 @@ func (n *Node) Sessions(ctx context.Context, c console.Caller, past bool) ([]api
 		defer n.mu.Unlock()
 		return n.liveLocked(), nil
 	}
-	rows, err := n.store.Sessions(ctx, store.Filter{Which: store.Past, Limit: 200})
+	rows, err := n.store.Sessions(ctx, store.Filter{Which: store.Past, Limit: listed})
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func BenchSpec(ctx context.Context, paths config.Paths, env []string, repository
 		return sandbox.Spec{}, err
 	}
 	user := host.Person(os.Getuid(), os.Getgid(), nil)
-	facts, err := host.Gather(ctx, user.Home, plan.CallerEnv(env))
+	facts, err := host.Gather(ctx, nil, user.Home, plan.CallerEnv(env))
 	if err != nil {
 		return sandbox.Spec{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/internal/guardwatch"
+	"github.com/mojoup/mojoup-node/internal/host"
 	"github.com/mojoup/mojoup-node/internal/registries"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
@@ -69,6 +70,7 @@ type Node struct {
 	since      time.Time
 	environ    []string // of the process: where the package clients' settings are
 	registries registries.Cache
+	trust      host.Trust
 	key        string // of this process, in the rows of its sessions
 
 	records chan recorded // verdicts on their way to the store

@@ -187,7 +187,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	if err := p.repository.AddPolicy(p.policy.Protect, p.policy.Hide); err != nil {
 		return err
 	}
-	facts, err := host.Gather(ctx, home, slices.Concat(n.environ, l.req.Env))
+	facts, err := host.Gather(ctx, &n.trust, home, slices.Concat(n.environ, l.req.Env))
 	if err != nil {
 		return fmt.Errorf("looking at this machine: %w", err)
 	}

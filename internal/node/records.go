@@ -112,7 +112,12 @@ func gather(first recorded, more <-chan recorded) (batch []store.Verdict, waitin
 // outcomes are the last verdicts of a session.
 func (n *Node) outcomes(ctx context.Context, id session.ID) ([]api.Outcome, error) {
 	n.flush(ctx)
-	rows, err := n.store.Verdicts(ctx, id, 1000)
+	return outcomesOf(ctx, n.store, id)
+}
+
+// outcomesOf reads the last verdicts of a session.
+func outcomesOf(ctx context.Context, s *store.Store, id session.ID) ([]api.Outcome, error) {
+	rows, err := s.Verdicts(ctx, id, 1000)
 	if err != nil {
 		return nil, err
 	}

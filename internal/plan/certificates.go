@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/pem"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -13,14 +14,14 @@ import (
 // bundle, read by most of them, is covered by one with the session's authority
 // at its end, and the same is there for those that are told by a variable.
 func (b *builder) certificates() {
-	b.add(sandbox.Mount{Kind: sandbox.Text, Target: caFile, Content: b.in.SessionCA})
-	var system []byte
-	if len(b.in.Host.Bundles) > 0 {
-		system = b.in.Host.Bundles[0].Content
-	} else {
+	joined, extra := b.in.Host.certificates()
+	if len(b.in.Host.Bundles) == 0 {
 		b.note("no bundle of certificate authorities was found: programs inside trust only what the proxy signs")
 	}
-	combined := bundle(append([][]byte{system}, append(b.in.Host.ExtraCAs, b.in.SessionCA)...)...)
+	// Programs that add this file to their own authorities are told of the
+	// person's extra ones by it as well.
+	b.add(sandbox.Mount{Kind: sandbox.Text, Target: caFile, Content: slices.Concat(b.in.SessionCA, extra)})
+	combined := slices.Concat(joined, b.in.SessionCA)
 	b.add(sandbox.Mount{Kind: sandbox.Text, Target: bundleFile, Content: combined})
 	for _, found := range b.in.Host.Bundles {
 		if found.Path == bundleFile || underAny(found.Path, []string{"/nix", "/usr"}) && !b.bound(found.Path) {
@@ -30,9 +31,21 @@ func (b *builder) certificates() {
 	}
 }
 
-// bundle joins the certificates of several PEM texts, each once. Anything else
+// certificates are those that the host trusts, and the person's extra ones.
+func (h Host) certificates() (joined, extra []byte) {
+	if h.Joined != nil {
+		return h.Joined, h.Extra
+	}
+	var system []byte
+	if len(h.Bundles) > 0 {
+		system = h.Bundles[0].Content
+	}
+	return JoinCertificates(append([][]byte{system}, h.ExtraCAs...)...), JoinCertificates(h.ExtraCAs...)
+}
+
+// JoinCertificates joins the certificates of several PEM texts, each once. Anything else
 // in them stays outside: a file that a variable names may hold a key as well.
-func bundle(texts ...[]byte) []byte {
+func JoinCertificates(texts ...[]byte) []byte {
 	var out bytes.Buffer
 	seen := map[string]bool{}
 	for _, text := range texts {

@@ -19,6 +19,11 @@ type Host struct {
 	// ExtraCAs are PEM files of authorities that the person's environment
 	// names (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS).
 	ExtraCAs [][]byte
+	// Joined is JoinCertificates of the first bundle and the extra ones, Extra
+	// that of the extra ones alone. To read them takes longer than all the rest
+	// of a plan, and they hardly ever change: whoever keeps them gives them
+	// here. Nil means that Make joins them itself.
+	Joined, Extra []byte
 	// Settings are the contents of those of [SettingsFiles] that exist.
 	Settings map[string][]byte
 	// Variables are those of [ClientVariables] that are set, KEY=VALUE.

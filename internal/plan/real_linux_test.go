@@ -113,7 +113,7 @@ func start(t *testing.T, e sandbox.Engine, p person, dir string, change func(*pl
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := host.Gather(t.Context(), p.user.Home, p.env)
+	h, err := host.Gather(t.Context(), nil, p.user.Home, p.env)
 	if err != nil {
 		t.Fatal(err)
 	}
