@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Retention bounds what is kept of past sessions. Live ones, and those whose
-// undo is not done, are always kept.
+// Retention bounds what is kept of past sessions, and of the verdicts of each.
+// Live sessions, and those whose undo is not done, are always kept.
 type Retention struct {
 	Age      time.Duration // since they ended
 	Sessions int
+	Verdicts int // the newest of each session, and up to a twentieth more
 }
 
 // orDefault fills in what is zero.
@@ -20,6 +21,9 @@ func (r Retention) orDefault() Retention {
 	}
 	if r.Sessions == 0 {
 		r.Sessions = 1000
+	}
+	if r.Verdicts == 0 {
+		r.Verdicts = 20_000
 	}
 	return r
 }

@@ -17,7 +17,8 @@
 // After a crash [Store.Pending] is all that is left to undo.
 //
 // Past sessions are kept for 30 days and 1,000 of them at most; see
-// [Store.Prune].
+// [Store.Prune]. Of each session the newest 20,000 verdicts are kept; the
+// counters count all that there were.
 package store
 
 import (
@@ -43,7 +44,7 @@ type Options struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Keep is how long and how many past sessions are kept; zero fields mean
-	// 30 days and 1,000.
+	// 30 days, 1,000, and the newest 20,000 verdicts of each.
 	Keep Retention
 	// fileSystem says which kind of file system holds a path, for tests.
 	fileSystem func(path string) (int64, error)

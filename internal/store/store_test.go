@@ -349,7 +349,7 @@ func TestVerdicts(t *testing.T) {
 	var full Verdict
 	n := 0
 	fill(reflect.ValueOf(&full).Elem(), &n)
-	full.Session = "one"
+	full.Session, full.Again = "one", false
 	must(t, s.AddVerdicts(ctx, nil))
 	must(t, s.AddVerdicts(ctx, []Verdict{full}))
 	if got, err := s.Verdict(ctx, full.ID); err != nil || !cmp.Equal(full, got) {
@@ -357,7 +357,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	var batch []Verdict
 	for i := range 10 {
-		batch = append(batch, Verdict{"two", api.Outcome{ID: fmt.Sprint(i), Allowed: i%5 == 0}})
+		batch = append(batch, Verdict{Session: "two", Outcome: api.Outcome{ID: fmt.Sprint(i), Allowed: i%5 == 0}})
 	}
 	var missing *NotFoundError
 	err := s.AddVerdicts(ctx, append(batch[:5:5], append([]Verdict{{Session: "none"}, {Session: "none"}}, batch[5:]...)...))
@@ -584,5 +584,72 @@ func BenchmarkStage(b *testing.B) {
 	undo := make([]Undo, 12)
 	for b.Loop() {
 		must(b, s.CreateSession(ctx, Session{ID: session.New(), State: session.Staging}, undo))
+	}
+}
+
+// Of a session that asks without end the newest verdicts are kept, and all are
+// counted.
+func TestVerdictsOfOneSessionAreBounded(t *testing.T) {
+	s := openTest(t, "", Options{Keep: Retention{Verdicts: 40}})
+	create(t, s, "loud", session.Running)
+	create(t, s, "quiet", session.Running)
+	must(t, s.AddVerdicts(ctx, []Verdict{{Session: "quiet", Outcome: api.Outcome{ID: "q"}}}))
+	n := 0
+	for _, size := range []int{1, 7, 40, 1, 1, 33, 100, 1} {
+		var batch []Verdict
+		for range size {
+			n++
+			batch = append(batch, Verdict{Session: "loud", Outcome: api.Outcome{ID: fmt.Sprint(n), Allowed: n%4 == 0}})
+		}
+		must(t, s.AddVerdicts(ctx, batch))
+		got, err := s.Verdicts(ctx, "loud", 0)
+		must(t, err)
+		if len(got) < min(n, 40) || len(got) > 42 {
+			t.Errorf("after %d: %d are kept", n, len(got))
+		}
+		for i, v := range got {
+			if v.ID != fmt.Sprint(n-len(got)+1+i) {
+				t.Fatalf("after %d: %s is at %d of %d", n, v.ID, i, len(got))
+			}
+		}
+		if gone, err := s.Forgotten(ctx, "loud"); err != nil || gone != n-len(got) {
+			t.Errorf("after %d: %d forgotten, %v", n, gone, err)
+		}
+	}
+	must(t, s.CountDenied(ctx, map[session.ID]int{"loud": 5, "none": 1}))
+	must(t, s.CountDenied(ctx, nil))
+	if got := get(t, s, "loud"); got.Allowed+got.Denied != n+5 || got.Allowed != n/4 {
+		t.Errorf("counted %d and %d of %d", got.Allowed, got.Denied, n)
+	}
+	if gone, err := s.Forgotten(ctx, "quiet"); err != nil || gone != 0 {
+		t.Errorf("of the quiet one %d are forgotten, %v", gone, err)
+	}
+	var missing *NotFoundError
+	if _, err := s.Forgotten(ctx, "none"); !errors.As(err, &missing) {
+		t.Errorf("of none: %v", err)
+	}
+}
+
+// What was allowed and failed later says so, whether it fails before or after
+// it is written down, and is counted once.
+func TestFailuresJoinTheirVerdicts(t *testing.T) {
+	s := openTest(t, "", Options{})
+	create(t, s, "one", session.Running)
+	create(t, s, "two", session.Running)
+	v := func(in session.ID, id, failure string, again bool) Verdict {
+		return Verdict{Session: in, Outcome: api.Outcome{ID: id, Allowed: true, Host: "h", Time: start, Failure: failure}, Again: again}
+	}
+	must(t, s.AddVerdicts(ctx, []Verdict{v("one", "a", "", false), v("one", "b", "", false), v("one", "a", "refused", true), v("one", "c", "no such name", false), v("two", "b", "", false)}))
+	must(t, s.AddVerdicts(ctx, []Verdict{v("one", "b", "late", true), v("one", "x", "of nothing", true)}))
+	got, err := s.Verdicts(ctx, "one", 0)
+	must(t, err)
+	if diff := cmp.Diff([]Verdict{v("one", "a", "refused", false), v("one", "b", "late", false), v("one", "c", "no such name", false)}, got); diff != "" {
+		t.Error(diff)
+	}
+	if other, err := s.Verdicts(ctx, "two", 0); err != nil || other[0].Failure != "" {
+		t.Errorf("of the other session: %+v, %v", other, err)
+	}
+	if row := get(t, s, "one"); row.Allowed != 3 {
+		t.Errorf("counted %d", row.Allowed)
 	}
 }

@@ -15,12 +15,16 @@ import (
 type Verdict struct {
 	Session session.ID
 	api.Outcome
+	// Again says that the verdict was given before, and that only Failure is
+	// new.
+	Again bool
 }
 
 // AddVerdicts writes verdicts in the order given and counts them on their
 // sessions, in one transaction: callers gather some before they call. Those
 // of sessions that do not exist are left out and named by the error, a
-// [NotFoundError]; the others are written all the same.
+// [NotFoundError]; the others are written all the same. Of each session the
+// newest are kept, as Options.Keep says; its counters count all.
 func (s *Store) AddVerdicts(ctx context.Context, vs []Verdict) error {
 	if len(vs) == 0 {
 		return nil
@@ -39,7 +43,7 @@ func (s *Store) AddVerdicts(ctx context.Context, vs []Verdict) error {
 			return err
 		}
 		for id, n := range counts {
-			if _, err := tx.ExecContext(ctx, `UPDATE sessions SET denied = denied + ?, allowed = allowed + ? WHERE id = ?`, n[0], n[1], string(id)); err != nil {
+			if err := s.count(ctx, tx, id, n[0], n[1]); err != nil {
 				return err
 			}
 		}
@@ -52,6 +56,53 @@ func (s *Store) AddVerdicts(ctx context.Context, vs []Verdict) error {
 		return fmt.Errorf("recording verdicts: %w", err)
 	}
 	return nil
+}
+
+// count adds to the counters of a session, and forgets its oldest verdicts now
+// and then: whoever asks for the hundred thousandth time must not fill the
+// disk.
+func (s *Store) count(ctx context.Context, tx *sql.Tx, id session.ID, denied, allowed int) error {
+	var total int
+	err := tx.QueryRowContext(ctx, `UPDATE sessions SET denied = denied + ?, allowed = allowed + ? WHERE id = ? RETURNING denied + allowed`,
+		denied, allowed, string(id)).Scan(&total)
+	step := max(1, s.keep.Verdicts/20)
+	if err != nil || total <= s.keep.Verdicts || total/step == (total-denied-allowed)/step {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `DELETE FROM verdicts WHERE session = ?1 AND seq <=
+		(SELECT seq FROM verdicts WHERE session = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)`, string(id), s.keep.Verdicts)
+	return err
+}
+
+// CountDenied counts denials of sessions of which nothing else is kept, in one
+// transaction. Sessions that do not exist are left out.
+func (s *Store) CountDenied(ctx context.Context, denied map[session.ID]int) error {
+	if len(denied) == 0 {
+		return nil
+	}
+	return s.inWrite(ctx, "counting denials", func(tx *sql.Tx) error {
+		for id, n := range denied {
+			if _, err := tx.ExecContext(ctx, `UPDATE sessions SET denied = denied + ? WHERE id = ?`, n, string(id)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Forgotten returns how many verdicts of a session were counted and are not
+// kept any more, or a [NotFoundError].
+func (s *Store) Forgotten(ctx context.Context, id session.ID) (int, error) {
+	var n int
+	err := s.read.QueryRowContext(ctx, `SELECT allowed + denied - (SELECT count(*) FROM verdicts WHERE session = id_)
+		FROM (SELECT allowed, denied, id AS id_ FROM sessions WHERE id = ?)`, string(id)).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = &NotFoundError{What: "session", ID: string(id)}
+	}
+	if err != nil {
+		return 0, s.fail("counting verdicts", err)
+	}
+	return n, nil
 }
 
 // absent takes the sessions that do not exist out of counts.
@@ -72,8 +123,8 @@ func absent(ctx context.Context, tx *sql.Tx, counts map[session.ID]*[2]int) (mis
 
 // insertVerdicts writes those whose session is in counts, and counts them.
 func insertVerdicts(ctx context.Context, tx *sql.Tx, vs []Verdict, counts map[session.ID]*[2]int) error {
-	stmt, err := tx.PrepareContext(ctx, `INSERT INTO verdicts (session, id, time, allowed, host, port, method, path, rule, layer, reason)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+	stmt, err := tx.PrepareContext(ctx, `INSERT INTO verdicts (`+verdictColumns+`)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 	if err != nil {
 		return err
 	}
@@ -83,7 +134,13 @@ func insertVerdicts(ctx context.Context, tx *sql.Tx, vs []Verdict, counts map[se
 		if n == nil {
 			continue
 		}
-		_, err := stmt.ExecContext(ctx, string(v.Session), v.ID, v.Time.UnixNano(), v.Allowed, v.Host, v.Port, v.Method, v.Path, v.Rule, v.Layer, v.Reason)
+		if v.Again {
+			if _, err := tx.ExecContext(ctx, `UPDATE verdicts SET failure = ? WHERE session = ? AND id = ?`, v.Failure, string(v.Session), v.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		_, err := stmt.ExecContext(ctx, string(v.Session), v.ID, v.Time.UnixNano(), v.Allowed, v.Host, v.Port, v.Method, v.Path, v.Rule, v.Layer, v.Reason, v.Failure)
 		if err != nil {
 			return err
 		}
@@ -96,7 +153,7 @@ func insertVerdicts(ctx context.Context, tx *sql.Tx, vs []Verdict, counts map[se
 	return nil
 }
 
-const verdictColumns = `session, id, time, allowed, host, port, method, path, rule, layer, reason`
+const verdictColumns = `session, id, time, allowed, host, port, method, path, rule, layer, reason, failure`
 
 // Verdicts returns the newest verdicts of a session, at most limit of them (0
 // means all), the newest last.
@@ -140,7 +197,7 @@ func (s *Store) Verdict(ctx context.Context, id string) (Verdict, error) {
 func scanVerdict(row interface{ Scan(...any) error }) (Verdict, error) {
 	var v Verdict
 	var at int64
-	err := row.Scan(&v.Session, &v.ID, &at, &v.Allowed, &v.Host, &v.Port, &v.Method, &v.Path, &v.Rule, &v.Layer, &v.Reason)
+	err := row.Scan(&v.Session, &v.ID, &at, &v.Allowed, &v.Host, &v.Port, &v.Method, &v.Path, &v.Rule, &v.Layer, &v.Reason, &v.Failure)
 	v.Time = instant(at)
 	return v, err
 }

@@ -126,6 +126,9 @@ type Outcome struct {
 	Rule    string    `json:"rule,omitempty"`
 	Layer   string    `json:"layer,omitempty"`
 	Reason  string    `json:"reason"`
+	// Failure is why what was allowed could not be done all the same, as a
+	// sentence: no such name, refused, not answered in time.
+	Failure string `json:"failure,omitempty"`
 }
 
 // RunRequest asks for one session; it is the first frame of POST /v1/run.
