@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
@@ -168,6 +169,106 @@ func TestBytesBehindAnUpgradeArriveWhole(t *testing.T) {
 			c.(interface{ CloseWrite() error }).CloseWrite()
 			if all := <-got; all != early+late {
 				t.Errorf("the host got %q", all)
+			}
+		})
+	}
+}
+
+// A node that cannot write down what it lets through lets nothing through,
+// whatever the policy says, and what asks can read why.
+func TestClosedWayOutLetsNothingPass(t *testing.T) {
+	const why = "the node cannot record what it lets through"
+	w := newWorld(t, judgeFunc(func(r policy.Request) policy.Decision {
+		return policy.Decision{Allowed: true, Inspect: r.TLS && r.Port == 443 && r.Method == ""}
+	}))
+	w.serve(443, true, func(http.ResponseWriter, *http.Request) {})
+	w.serve(80, false, func(http.ResponseWriter, *http.Request) {})
+	w.stop()
+	var closed atomic.Bool
+	w.session.Closed = func() string {
+		if closed.Load() {
+			return why
+		}
+		return ""
+	}
+	w.start()
+	kept := w.client(false)
+	if status, body, _ := w.get(kept, "https://api.x.example/"); status != 200 {
+		t.Fatalf("open: %d %q", status, body)
+	}
+	dialled := len(w.dials())
+	closed.Store(true)
+	if status, body, _ := w.get(kept, "https://api.x.example/"); status != 503 || !strings.Contains(body, why) {
+		t.Errorf("on a connection from before: %d %q", status, body)
+	}
+	for _, h2 := range []bool{false, true} {
+		if status, body, _ := w.get(w.client(h2), "https://api.x.example/"); status != 503 || !strings.Contains(body, why) {
+			t.Errorf("in TLS: %d %q", status, body)
+		}
+	}
+	if res, body := w.send("GET http://api.x.example/ HTTP/1.1\r\nHost: api.x.example\r\n\r\n"); res.StatusCode != 503 || !strings.Contains(body, why) {
+		t.Errorf("plain: %d %q", res.StatusCode, body)
+	}
+	if _, line := w.connect("api.x.example:8443"); !strings.HasPrefix(line, "503 ") || !strings.Contains(line, why) {
+		t.Errorf("CONNECT: %q", line)
+	}
+	if n := w.count(false); n != 5 || len(w.dials()) != dialled {
+		t.Errorf("%d denials are recorded, %d dialled", n, len(w.dials())-dialled)
+	}
+	closed.Store(false)
+	if status, body, _ := w.get(w.client(true), "https://api.x.example/"); status != 200 {
+		t.Errorf("open again: %d %q", status, body)
+	}
+}
+
+// What was allowed and could not be done is no denial, and its record says why
+// it came to nothing.
+func TestFailuresAreRecorded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		judge  judgeFunc
+		target string
+		route  string
+		says   string
+	}{
+		"tunnel, no such name":  {only("unknown.example", 443), "https://unknown.example/", "", "no such name"},
+		"tunnel, refused":       {only("api.x.example", 443), "https://api.x.example/", "127.0.0.1:1", "refused the connection"},
+		"inspect, no such name": {inspecting("unknown.example"), "https://unknown.example/", "", "no such name"},
+		"inspect, refused":      {inspecting("api.x.example"), "https://api.x.example/", "127.0.0.1:1", "refused the connection"},
+		"plain, refused":        {only("api.x.example", 80), "http://api.x.example/", "127.0.0.1:1", "refused the connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tt.judge)
+			w.route(443, tt.route)
+			w.route(80, tt.route)
+			w.stop()
+			var late []Verdict
+			w.session.Failed = func(v Verdict) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				late = append(late, v)
+			}
+			w.start()
+			if res, err := w.client(false).Get(tt.target); err == nil {
+				res.Body.Close()
+				if res.StatusCode != 502 {
+					t.Errorf("answered %d", res.StatusCode)
+				}
+			}
+			w.stop() // so that all is recorded
+			failed := 0
+			for _, v := range append(w.recorded(), late...) {
+				if !v.Allowed {
+					t.Errorf("a failure counts as a denial: %+v", v)
+				}
+				if v.Failure != "" {
+					failed++
+					if !strings.Contains(v.Failure, tt.says) {
+						t.Errorf("failure %q", v.Failure)
+					}
+				}
+			}
+			if failed != 1 {
+				t.Errorf("%d failures: recorded %+v, late %+v", failed, w.recorded(), late)
 			}
 		})
 	}

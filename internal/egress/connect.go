@@ -163,9 +163,10 @@ func (s *serving) endTLS(ctx context.Context, c *client, l *link) error {
 // tunnel dials and carries bytes. With opened the client has its 200 already.
 func (s *serving) tunnel(ctx context.Context, c *client, t target, d policy.Decision, v *pending, opened bool) {
 	fail := func(err error) {
+		why := unreachable(t.host, err)
 		s.log.Info("reaching a host", "host", t.host, "port", t.port, "error", err)
+		v.fail(why)
 		if !opened {
-			why := unreachable(t.host, err)
 			answerConnect(c, http.StatusBadGateway, "Cannot reach the host: "+why, why+"\n")
 		}
 	}

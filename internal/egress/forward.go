@@ -335,10 +335,12 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, err error) {
 		s.refuse(w, body, why)
 		return
 	}
-	if r.Context().Err() == nil {
+	sentence := unreachable(x.to.host, err)
+	if r.Context().Err() == nil { // else it is the client that left
 		s.log.Info("reaching a host", "host", x.to.host, "port", x.to.port, "error", err)
+		x.v.fail(sentence)
 	}
-	answer(w, http.StatusBadGateway, "mojoup-node: "+unreachable(x.to.host, err)+"\n")
+	answer(w, http.StatusBadGateway, "mojoup-node: "+sentence+"\n")
 }
 
 type bufferPool struct{}

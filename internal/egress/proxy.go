@@ -154,6 +154,13 @@ type Session struct {
 	// Record takes every verdict, from many goroutines and before the request
 	// goes on, so it must be quick and must not block. See [Verdict].
 	Record func(Verdict)
+	// Closed, if set, says why nothing may pass now, or "". It is asked once per
+	// request, before the policy; the request is denied with 503. It is for a
+	// node that cannot write down what it lets through.
+	Closed func() string
+	// Failed, if set, gets an allow once more where what it allowed could not be
+	// done, with its Failure. It must be as quick as Record.
+	Failed func(Verdict)
 	// Ended, if set, gets the verdict of a tunnel once more when it has ended,
 	// with its bytes and the address that was reached.
 	Ended func(Verdict)

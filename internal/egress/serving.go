@@ -252,6 +252,11 @@ func connState(c net.Conn, state http.ConnState) {
 
 // judge asks the policy that is in force now.
 func (s *serving) judge(r policy.Request) (policy.Decision, bool) {
+	if s.session.Closed != nil {
+		if why := s.session.Closed(); why != "" {
+			return policy.Decision{Reason: why}, false
+		}
+	}
 	j := s.session.Judge()
 	if j == nil {
 		return policy.Decision{Reason: "no policy is loaded for this session"}, false

@@ -34,6 +34,9 @@ type Verdict struct {
 	Rule, Layer, Reason string
 	// Address is where an allowed request went, if it got that far.
 	Address netip.Addr
+	// Failure is why what was allowed could not be done all the same, as one
+	// sentence. It is empty in a denial.
+	Failure string
 	// BytesUp and BytesDown are those of a tunnel that has ended: only
 	// Session.Ended sees them.
 	BytesUp, BytesDown int64
@@ -69,11 +72,12 @@ type pending struct {
 	mu       sync.Mutex
 	v        Verdict
 	record   func(Verdict)
+	failed   func(Verdict) // or nil
 	recorded bool
 }
 
 func (s *serving) begin(l *link) *pending {
-	return &pending{record: s.session.Record, v: Verdict{
+	return &pending{record: s.session.Record, failed: s.session.Failed, v: Verdict{
 		ID:      newID(),
 		Session: s.session.ID,
 		Time:    s.proxy.now(),
@@ -132,6 +136,20 @@ func (p *pending) reached(a netip.Addr) {
 	defer p.mu.Unlock()
 	if !p.recorded {
 		p.v.Address = a
+	}
+	p.settleLocked()
+}
+
+// fail says why what was allowed could not be done, and records it.
+func (p *pending) fail(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.v.Allowed || p.v.Failure != "" {
+		return
+	}
+	p.v.Failure = cut(why, maxReason)
+	if p.recorded && p.failed != nil {
+		p.failed(p.v)
 	}
 	p.settleLocked()
 }
