@@ -34,7 +34,7 @@ code is the session's own where it ends meanwhile, and 0 for who leaves.`,
 }
 
 func attach(ctx context.Context, p Process, o viewOptions, id string, readOnly bool) error {
-	if err := supported(); err != nil {
+	if err := outside(p); err != nil {
 		return err
 	}
 	h, err := look(p)

@@ -29,7 +29,7 @@ process, bubblewrap and srt where they are installed, and a least CONNECT tunnel
 Ratios stay when a machine is busy, milliseconds do not.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := supported(); err != nil {
+			if err := outside(p); err != nil {
 				return err
 			}
 			if runs < 1 || wholeRuns < 1 {

@@ -21,7 +21,7 @@ own sessions are not touched.
 Exit code 1 where something could not be undone.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := supported(); err != nil {
+			if err := outside(p); err != nil {
 				return err
 			}
 			h, err := look(p)

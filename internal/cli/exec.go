@@ -52,7 +52,7 @@ client, and with the session at the latest.`,
 }
 
 func execute(ctx context.Context, p Process, o execOptions, id string, argv []string) error {
-	if err := supported(); err != nil {
+	if err := outside(p); err != nil {
 		return err
 	}
 	req, err := o.request(p, argv)

@@ -13,12 +13,22 @@ import (
 	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/plan"
 )
 
 // here is what a command knows of the node that it is about.
 type here struct {
 	paths    config.Paths
 	settings *config.Config
+}
+
+// outside refuses what needs a node where there can be none: on other systems,
+// and inside a session, whose own node is out of reach.
+func outside(p Process) error {
+	if id := p.Getenv(plan.SessionVariable); id != "" {
+		return fault.CannotRun("this is inside session %s, which cannot reach its node", id).WithHint("ask in a terminal outside of it")
+	}
+	return supported()
 }
 
 // look reads the settings and finds the node's directories. It makes nothing.

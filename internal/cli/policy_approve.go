@@ -25,7 +25,7 @@ you and this working tree. When the policy changes, or a preset that it uses, it
 is asked again. Without a terminal --yes is the answer.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := supported(); err != nil {
+			if err := outside(p); err != nil {
 				return err
 			}
 			h, err := look(p)

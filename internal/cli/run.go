@@ -78,7 +78,7 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
 }
 
 func run(ctx context.Context, p Process, o runOptions) error {
-	if err := supported(); err != nil {
+	if err := outside(p); err != nil {
 		return err
 	}
 	req, err := o.request(p)

@@ -50,7 +50,7 @@ systemd made is taken, and systemd is told when the node answers.`,
 }
 
 func serve(ctx context.Context, p Process, linger time.Duration) error {
-	if err := supported(); err != nil {
+	if err := outside(p); err != nil {
 		return err
 	}
 	h, err := look(p)

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ func (n *Node) Exec(ctx context.Context, c console.Caller, id string, req api.Ex
 	if err != nil {
 		return refused(err)
 	}
+	l.diary.note(api.EventCommand, "one more command: "+strings.Join(req.Command, " "))
 	exit, err := l.another(ctx, in.box, cmd, s)
 	if err != nil {
 		return refused(err)
@@ -79,7 +81,7 @@ func (l *life) another(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Com
 	proc, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Process, error) { return box.Exec(ctx, cmd, pipes.stdio) }, nil)
 	pipes.started(proc)
 	if err != nil {
-		return sandbox.Exit{}, execFailed(err)
+		return sandbox.Exit{}, execFailed(err, "")
 	}
 	if err := s.Started(api.Started{Session: l.show(), Terminal: cmd.TTY != nil}); err != nil {
 		_ = proc.Signal(goodbye(errClientGone))

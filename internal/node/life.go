@@ -27,6 +27,7 @@ type life struct {
 	req     api.RunRequest
 	client  console.Stream // the hub
 	hub     *hub
+	diary   *diary
 	caller  console.Caller
 	row     store.Session
 	begun   time.Time // of the stage that runs
@@ -51,9 +52,10 @@ func (n *Node) Run(ctx context.Context, c console.Caller, req api.RunRequest, s 
 	}
 	hub := newHub(req.Terminal, req.Detach)
 	l := &life{
-		n: n, id: session.New(), req: req, client: hub, hub: hub, caller: c, begun: time.Now(),
+		n: n, id: session.New(), req: req, client: hub, hub: hub, diary: newDiary(), caller: c, begun: time.Now(),
 		stages: []api.Stage{}, gone: make(chan struct{}),
 	}
+	hub.notedDown = func(line string) { l.diary.note(api.EventNotice, line) }
 	return l.begin(ctx, s)
 }
 
@@ -81,7 +83,9 @@ func (l *life) stop(why error) { l.cancel(why) }
 // stage ends one stage of the start and begins the next.
 func (l *life) stage(name string) {
 	now := time.Now()
-	l.stages = append(l.stages, api.Stage{Name: name, Milliseconds: float64(now.Sub(l.begun).Microseconds()) / 1000})
+	took := float64(now.Sub(l.begun).Microseconds()) / 1000
+	l.stages = append(l.stages, api.Stage{Name: name, Milliseconds: took})
+	l.diary.note(api.EventStage, fmt.Sprintf("%s took %.1f ms", name, took))
 	l.begun = now
 }
 
@@ -172,7 +176,7 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 	var done sync.WaitGroup
 	done.Go(func() {
 		err := l.n.proxy.Serve(serving, ln, egress.Session{
-			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Record: l.verdict,
+			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
 		})
 		if err != nil && serving.Err() == nil {
 			l.n.log.Error("way out", "session", l.id, "err", err)
@@ -202,7 +206,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	proc, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Process, error) { return box.Exec(ctx, p.command, pipes.stdio) }, nil)
 	pipes.started(proc)
 	if err != nil {
-		return 0, execFailed(err)
+		return 0, execFailed(err, l.req.Tool)
 	}
 	l.stage("command")
 	l.publish()
@@ -220,9 +224,12 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	return exit.Code, err
 }
 
-func execFailed(err error) error {
+func execFailed(err error, tool string) error {
 	if e, ok := errors.AsType[*sandbox.ExecError](err); ok {
 		f := fault.As(e).WithExit(e.Code)
+		if e.Code == 127 && tool != "" {
+			return f.WithHint("%s", installed(tool))
+		}
 		if e.Code == 127 {
 			return f.WithHint("inside there are /usr, /opt, the directories of PATH and known toolchains; a program elsewhere is not there")
 		}
@@ -315,6 +322,7 @@ func (l *life) publish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shown = l.row.API()
+	l.diary.noteState(l.shown.State, l.shown.Reason)
 	l.shown.Stages = slices.Clone(l.stages)
 }
 

@@ -167,7 +167,11 @@ func (l *life) choose(ctx context.Context, p *prepared) error {
 	case p.policy.Sandbox == policy.SandboxPreferred:
 		return l.ordinary(p, "not sandboxed: "+v.String())
 	}
-	return fault.CannotRun("%s", v.String()).WithHint("`mojoup-node doctor` says how to mend it")
+	doctor := "mojoup-node doctor"
+	if l.req.Engine != "" {
+		doctor += " --engine " + string(asked)
+	}
+	return fault.CannotRun("%s", v.String()).WithHint("`%s` says how to mend it", doctor)
 }
 
 // ordinary makes the session a process like any other, with a warning wherever
@@ -211,6 +215,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 		p.notices = append(p.notices, note.String())
 	}
 	p.notices = append(p.notices, effective.NotYet(p.policy)...)
+	p.notices = append(p.notices, toolNotices(p.policy, l.req.Tool)...)
 	// What the policy does not give is news at every start; what the machine
 	// does not have is for who looks.
 	for _, line := range p.notices {

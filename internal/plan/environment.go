@@ -5,6 +5,10 @@ import (
 	"strings"
 )
 
+// SessionVariable holds the session's id inside, so that whoever runs there can
+// know it.
+const SessionVariable = "MOJOUP_SESSION"
+
 // callerNames are the variables that a session takes over from its caller;
 // those that end in '_' stand for all that begin so.
 var callerNames = []string{"COLORTERM", "HOME", "LANG", "LC_", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER"}
@@ -61,7 +65,7 @@ func (b *builder) environment() []string {
 	// These are facts, whatever a caller says.
 	u := b.in.User
 	set("HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name, "SHELL="+b.shell(),
-		"PATH="+strings.Join(b.path, ":"), "XDG_RUNTIME_DIR="+b.runtimeDir(),
+		"PATH="+strings.Join(b.path, ":"), "XDG_RUNTIME_DIR="+b.runtimeDir(), SessionVariable+"="+b.in.ID,
 		"PWD="+b.workDir()) // without it a shell shows the real path, not the spelled one
 	if vars["TERM"] == "" {
 		vars["TERM"] = "dumb"

@@ -1,0 +1,27 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+// toolPackages are the tools' packages in npm.
+var toolPackages = map[string]string{
+	"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex", "copilot": "@github/copilot",
+	"kilo": "@kilocode/cli", "opencode": "opencode-ai",
+}
+
+// installed says how to get a tool that is not there.
+func installed(tool string) string {
+	return fmt.Sprintf("%s is not installed where a session can see it: `npm install -g %s`, then run again", tool, toolPackages[tool])
+}
+
+// toolNotices name the hosts of a tool that the policy does not let it reach:
+// the tool itself would only say that it has no connection.
+func toolNotices(e *policy.Effective, tool string) (notices []string) {
+	for _, r := range e.ToolRefusals() {
+		notices = append(notices, fmt.Sprintf("%s cannot reach %s:%d: %s", tool, r.Host, r.Port, r.Decision.Reason))
+	}
+	return notices
+}
