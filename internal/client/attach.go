@@ -2,8 +2,14 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 
+	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
@@ -16,4 +22,41 @@ func (c *Client) Attach(ctx context.Context, id string, req api.AttachRequest, s
 // it has ended.
 func (c *Client) Exec(ctx context.Context, id string, req api.ExecRequest, s Streams) (api.Ended, error) {
 	return c.session(ctx, "sessions/"+url.PathEscape(id)+"/exec", api.FrameExec, req, s)
+}
+
+// Events gives the log of a session to each, an event at a time, and with
+// follow what is added until the session has ended. It takes as long as that.
+func (c *Client) Events(ctx context.Context, id string, follow bool, each func(api.Event) error) error {
+	path := "sessions/" + url.PathEscape(id) + "/events"
+	if follow {
+		path += "?follow"
+	}
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+console.Host+"/"+api.Version+"/"+path, nil)
+	if err != nil {
+		return fmt.Errorf("asking for %s: %w", path, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unanswered(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		return c.read(resp.StatusCode, body, nil)
+	}
+	for dec := json.NewDecoder(resp.Body); ; {
+		var e api.Event
+		err := dec.Decode(&e)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return &NoAnswerError{Socket: c.socket, Err: io.EOF}
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
 }

@@ -29,6 +29,7 @@ func (l *life) begin(ctx context.Context, s console.Stream) api.Ended {
 		defer l.n.leave(l)
 		defer l.hub.end()
 		l.ended = l.run(own)
+		l.keep(own)
 	}()
 	select {
 	case <-l.gone:
@@ -41,6 +42,7 @@ func (l *life) begin(ctx context.Context, s console.Stream) api.Ended {
 		l.hub.disown()
 	case <-l.hub.unowned:
 	}
+	l.diary.note(api.EventClient, "its client left, it goes on")
 	s.Hurry(l.n.o.Times.HangUp)
 	return api.Ended{Detached: true}
 }
@@ -53,6 +55,8 @@ func (n *Node) Attach(ctx context.Context, c console.Caller, id string, req api.
 		return refused(err)
 	}
 	v := l.hub.join(s, req)
+	l.diary.note(api.EventClient, "a client attached")
+	defer l.diary.note(api.EventClient, "a client left")
 	defer l.hub.leave(v)
 	end := l.hub.attend(v, false)
 	defer end()

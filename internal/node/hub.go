@@ -225,6 +225,9 @@ func (h *hub) write(kind api.FrameKind, p []byte) {
 			v.nudge()
 		}
 	}
+	if h.detach && kind != api.FrameNotice {
+		owner = nil // who leaves at once is not told some of it by chance
+	}
 	h.mu.Unlock()
 	if owner != nil {
 		_ = owner.show(part{kind, p})

@@ -36,6 +36,9 @@ type Node interface {
 	Sessions(ctx context.Context, c Caller, past bool) ([]api.Session, error)
 	// Session shows one session with its verdicts.
 	Session(ctx context.Context, c Caller, id string) (api.Session, error)
+	// Events gives a session's log to emit, a part at a time, and with follow
+	// what is added until the session has ended. It ends with emit's error.
+	Events(ctx context.Context, c Caller, id string, follow bool, emit func([]api.Event) error) error
 	// Stop asks a session to end and returns at once.
 	Stop(ctx context.Context, c Caller, id string) error
 	// Approval says what a repository asks for and, where the request holds
@@ -88,6 +91,7 @@ func newHandler(o Options, c *carried) http.Handler {
 		}
 		return h.node.Approval(r.Context(), c, req)
 	}))
+	mux.HandleFunc("GET /v1/sessions/{id}/events", h.events)
 	mux.HandleFunc("POST /v1/run", upgraded(h, api.FrameRun, func(ctx context.Context, c Caller, _ string, req api.RunRequest, s Stream) api.Ended {
 		return h.node.Run(ctx, c, req, s)
 	}))

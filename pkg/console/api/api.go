@@ -131,6 +131,27 @@ type Outcome struct {
 	Failure string `json:"failure,omitempty"`
 }
 
+// Kinds of Event. Others may be added.
+const (
+	EventState   = "state"   // the session's state, with the reason
+	EventStage   = "stage"   // a step of its start is done
+	EventHead    = "head"    // the commit at which its repository stood at the start
+	EventNotice  = "notice"  // what its client was told
+	EventClient  = "client"  // one more client came or left
+	EventCommand = "command" // one more command was started or ended
+	EventRequest = "request" // a verdict on a request, which Request holds
+)
+
+// Event is one line of a session's log: GET /v1/sessions/{id}/events answers
+// with them, one JSON object a line, in the order of their times; with ?follow
+// until the session has ended. What the session's command wrote is not in it.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Kind    string    `json:"kind"`
+	Text    string    `json:"text"`
+	Request *Outcome  `json:"request,omitempty"`
+}
+
 // RunRequest asks for one session; it is the first frame of POST /v1/run.
 // The node has neither the caller's terminal, environment nor directory, so
 // all of them come along.

@@ -1,0 +1,41 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+// events answers with a session's log, one object a line, and sends each part
+// as soon as it is there. A refusal comes first or not at all: an error after
+// the first line cuts the answer off, which the client sees.
+func (h handler) events(w http.ResponseWriter, r *http.Request) {
+	began := false
+	flush := http.NewResponseController(w)
+	err := h.node.Events(r.Context(), r.Context().Value(callerKey{}).(Caller), r.PathValue("id"), r.URL.Query().Has("follow"), func(events []api.Event) error {
+		var lines bytes.Buffer
+		enc := json.NewEncoder(&lines)
+		for _, e := range events {
+			if err := enc.Encode(e); err != nil {
+				return err
+			}
+		}
+		if !began {
+			began = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+		}
+		if _, err := w.Write(lines.Bytes()); err != nil {
+			return err
+		}
+		return flush.Flush()
+	})
+	switch {
+	case err != nil && !began:
+		h.refuse(w, err)
+	case err != nil && r.Context().Err() == nil:
+		h.log.Error("sending a session's log", "err", err)
+		panic(http.ErrAbortHandler)
+	}
+}
