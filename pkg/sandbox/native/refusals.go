@@ -59,6 +59,14 @@ func refusals() []refusal {
 		deny(calls("mbind", "set_mempolicy", "migrate_pages", "move_pages"), "places memory, and tells where others' is"),
 		deny(calls("swapon", "swapoff", "acct", "quotactl", "syslog", "settimeofday", "clock_settime", "lookup_dcookie", "vhangup"), "the machine's affairs"),
 		denyIf(calls("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"), when(is(0, 1)), "the first process keeps the sandbox"),
+		denyIf(calls("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity"), when(is(0, 1)), "the first process keeps the sandbox"),
+		denyIf(calls("setpriority"), when(is(0, 0), is(1, 1)), "the first process keeps the sandbox"),
+		denyIf(calls("setpriority"), when(is(0, 1), is(1, 1)), "the first process is a group of its own"),
+		denyIf(calls("setpriority"), when(is(0, 2)), "the first process is of the same user"),
+		denyIf(calls("ioprio_set"), when(is(0, 1), is(1, 1)), "the first process keeps the sandbox"),
+		denyIf(calls("ioprio_set"), when(is(0, 2), is(1, 1)), "the first process is a group of its own"),
+		denyIf(calls("ioprio_set"), when(is(0, 3)), "the first process is of the same user"),
+		hide(calls("io_setup"), "requests are counted for the machine as a whole; programs then use threads"),
 		denyIf(calls("ioctl"), when(is(1, 0x5412)), "TIOCSTI types into a terminal as if its user had"),
 		denyIf(calls("ioctl"), when(is(1, 0x541c)), "TIOCLINUX pastes into a console"),
 		denyIf(calls("fcntl"), when(is(1, 1031)), "F_SETPIPE_SZ: pages of pipes are counted per user of the host"),
@@ -130,8 +138,10 @@ func socketRows() []refusal {
 		if family == 40 {
 			why = "AF_VSOCK knows no network namespace: it reaches the hypervisor"
 		}
-		rows = append(rows, refusal{calls("socket"), when(is(0, family)), syscall.EAFNOSUPPORT, why})
+		rows = append(rows, refusal{calls("socket", "socketpair"), when(is(0, family)), syscall.EAFNOSUPPORT, why})
 	}
+	const mptcp = 262
+	rows = append(rows, refusal{calls("socket"), when(is(2, mptcp)), syscall.EPROTONOSUPPORT, "a second implementation of TCP; programs then use the first"})
 	for protocol := uint64(1); protocol < 32; protocol++ {
 		// This errno is what programs take for "the kernel has no audit".
 		rows = append(rows, refusal{

@@ -69,6 +69,10 @@ func TestWantedCalls(t *testing.T) {
 		"UNIX socket":                        {Number: unix.SYS_SOCKET, Args: []child.Arg{n(1), n(1), n(0)}},
 		"IPv6 socket":                        {Number: unix.SYS_SOCKET, Args: []child.Arg{n(10), n(1), n(0)}},
 		"signal to oneself":                  {Number: unix.SYS_KILL, Args: []child.Arg{n(0), n(0)}},
+		"limits of oneself":                  {Number: unix.SYS_PRLIMIT64, Args: []child.Arg{n(0), n(unix.RLIMIT_CORE), n(0), child.Buffer(16)}},
+		"processors of oneself":              {Number: unix.SYS_SCHED_SETAFFINITY, Args: []child.Arg{n(0), n(8), child.Data([]byte{255, 0, 0, 0, 0, 0, 0, 0})}},
+		"priority of oneself":                {Number: unix.SYS_SETPRIORITY, Args: []child.Arg{n(0), n(0), n(19)}},
+		"UNIX pair":                          {Number: unix.SYS_SOCKETPAIR, Args: []child.Arg{n(1), n(1), n(0), child.Buffer(8)}},
 		"new file":                           {Number: unix.SYS_OPENAT, Args: []child.Arg{n(unix.AT_FDCWD), child.Path("/tmp/new"), n(unix.O_CREAT | unix.O_WRONLY), n(0o755)}},
 		"mode with set-uid but nothing made": {Number: unix.SYS_OPENAT, Args: []child.Arg{n(unix.AT_FDCWD), child.Path("/"), n(unix.O_RDONLY), n(0o4755)}},
 	}

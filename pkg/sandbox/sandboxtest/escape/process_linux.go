@@ -52,7 +52,20 @@ func processAttempts() []Attempt {
 		{Name: "pidfd-1", Tries: "take a descriptor of the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return getfd(1) }},
 		{Name: "kcmp-1", Tries: "compare with the first process by kcmp", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return call(unix.SYS_KCMP, 1, uintptr(os.Getpid()), 1) }},
 		{Name: "setns-1", Tries: "enter the first process' namespaces", Want: notAsked, Outside: needsPid1, do: setns},
-		{Name: "limits-1", Tries: "set the first process' limits (to what they are)", Want: notAsked, Outside: needsPid1, Known: "the kernel lets a user set the limits of its own processes; lowered ones end the session itself, and none can be raised", do: limits},
+		{Name: "limits-1", Tries: "set the first process' limits (to what they are)", Want: notAsked, Outside: needsPid1, do: limits},
+		{Name: "affinity-1", Tries: "choose the first process' processors (those that it has)", Want: notAsked, Outside: needsPid1, do: func(*Arena) error {
+			var now unix.CPUSet
+			if err := unix.SchedGetaffinity(1, &now); err != nil {
+				return errors.Join(errNoArena, err)
+			}
+			return unix.SchedSetaffinity(1, &now)
+		}},
+		{Name: "scheduler-1", Tries: "choose how the first process is scheduled (in the usual way)", Want: notAsked, Outside: needsPid1, do: func(*Arena) error {
+			var priority int32
+			return call(unix.SYS_SCHED_SETSCHEDULER, 1, 0, uintptr(unsafe.Pointer(&priority)))
+		}},
+		{Name: "priority-1", Tries: "set the first process' priority (to what it is)", Want: notAsked, Outside: needsPid1, do: priority(unix.PRIO_PROCESS)},
+		{Name: "priority-group-1", Tries: "the same by its process group", Want: notAsked, Outside: needsPid1, do: priority(unix.PRIO_PGRP)},
 		{Name: "fork-bomb", Tries: "start processes without end", Want: []string{"EAGAIN", NoArena}, Outside: "nobody should run it on a host", do: forkBomb},
 	}
 }
@@ -128,6 +141,16 @@ func limits(*Arena) error {
 		return err
 	}
 	return unix.Prlimit(1, unix.RLIMIT_CORE, &now, nil)
+}
+
+func priority(which int) func(*Arena) error {
+	return func(*Arena) error {
+		now, err := unix.Getpriority(which, 1)
+		if err != nil {
+			return errors.Join(errNoArena, err)
+		}
+		return unix.Setpriority(which, 1, 20-now) // the raw call returns it like that
+	}
 }
 
 // forkBomb starts sleepers until it is refused or has passed the limit.
