@@ -117,7 +117,8 @@ type Spec struct {
 	Proxy string
 	// Env is the whole environment inside, as KEY=VALUE.
 	Env []string
-	// Limits; zero fields are unlimited.
+	// Limits; a zero field leaves it to the engine, which names in Enforced
+	// what it has chosen.
 	Limits Limits
 	// Checks are looked at from inside before anything runs, beside those
 	// that every engine makes of itself.

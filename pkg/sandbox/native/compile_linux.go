@@ -16,12 +16,15 @@ type machine struct {
 	abi     int    // of Landlock
 	filter  []byte // the compiled system call filter
 	scratch int64  // bytes of a Scratch without a size
+	shares  shares // of what the kernel counts per user
 }
 
 const (
 	// files bounds the number of files in each memory file system: zero would
 	// mean unlimited.
 	files = 1 << 20
+
+	sharedMemory = 256 << 20 // bytes of /dev/shm
 
 	hard = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 	ro   = unix.MOUNT_ATTR_RDONLY
@@ -44,7 +47,7 @@ func compile(s sandbox.Spec, m machine) []child.Op {
 	for _, part := range [][]child.Op{
 		rootOps(s), procOps(s), deviceOps(s), mountOps(s, m), protectOps(s),
 		{{Code: child.Pivot}},
-		networkOps(s), limitOps(s), settleOps(s), landlockOps(s, m),
+		networkOps(s), limitOps(s, m), settleOps(s), landlockOps(s, m),
 		{{Code: child.Seal}}, firstDomainOps(m),
 		{{Code: child.Filter, Blob: m.filter}},
 	} {
@@ -113,7 +116,7 @@ func deviceOps(s sandbox.Spec) []child.Op {
 		ops = append(ops, child.Op{Code: child.Link, First: l[0], Second: l[1]})
 	}
 	ops = append(ops, child.Op{Code: child.Devpts, Flags: child.Make, First: "/dev/pts"})
-	shm := sandbox.Mount{Kind: sandbox.Scratch, Target: "/dev/shm", Mode: 0o1777, Size: 256 << 20}
+	shm := sandbox.Mount{Kind: sandbox.Scratch, Target: "/dev/shm", Mode: 0o1777, Size: sharedMemory}
 	return append(ops, scratchOps(s, shm, "shm", nil)...)
 }
 
@@ -267,7 +270,7 @@ func networkOps(s sandbox.Spec) []child.Op {
 	}
 }
 
-func limitOps(s sandbox.Spec) []child.Op {
+func limitOps(s sandbox.Spec, m machine) []child.Op {
 	limit := func(resource int, n uint64) child.Op {
 		return child.Op{Code: child.Rlimit, First: rlimitNames[resource], A: uint64(resource), B: n, C: n}
 	}
@@ -276,8 +279,8 @@ func limitOps(s sandbox.Spec) []child.Op {
 		// as root, on the session's memory.
 		limit(unix.RLIMIT_CORE, 1),
 		limit(unix.RLIMIT_MEMLOCK, 64<<20),
-		limit(unix.RLIMIT_MSGQUEUE, 819200),
-		limit(unix.RLIMIT_SIGPENDING, 16384),
+		limit(unix.RLIMIT_MSGQUEUE, m.shares.queues),
+		limit(unix.RLIMIT_SIGPENDING, m.shares.signals),
 	}
 	if n := s.Limits.Processes; n > 0 {
 		// Counted per user namespace since 5.14, so this session's only. The
@@ -285,19 +288,26 @@ func limitOps(s sandbox.Spec) []child.Op {
 		ops = append(ops, limit(unix.RLIMIT_NPROC, uint64(n)+2))
 	}
 	if n := s.Limits.Files; n > 0 {
-		ops = append(ops, limit(unix.RLIMIT_NOFILE, uint64(n)))
+		// Not pid 1's: what it sends to the node must not be refused because
+		// a command has as many under way as it may.
+		ops = append(ops, child.Op{Code: child.Files, A: uint64(n)})
 	}
 	// Of this user namespace and those below. The host's own limits are per
 	// user, so a session that took all of them would starve its user.
-	for _, w := range [][2]string{{"max_user_namespaces", "0"}, {"max_inotify_instances", "64"}} {
-		ops = append(ops, child.Op{Code: child.Write, Flags: child.Optional, First: "/proc/sys/user/" + w[0], Second: w[1]})
+	for _, w := range []struct {
+		name string
+		n    uint64
+	}{
+		{"max_user_namespaces", 0}, {"max_inotify_instances", m.shares.watchers}, {"max_inotify_watches", m.shares.watches},
+	} {
+		ops = append(ops, child.Op{Code: child.Write, Flags: child.Optional, First: "/proc/sys/user/" + w.name, Second: strconv.FormatUint(w.n, 10)})
 	}
 	return ops
 }
 
 var rlimitNames = map[int]string{
 	unix.RLIMIT_CORE: "core", unix.RLIMIT_MEMLOCK: "memlock", unix.RLIMIT_MSGQUEUE: "msgqueue",
-	unix.RLIMIT_SIGPENDING: "sigpending", unix.RLIMIT_NPROC: "processes", unix.RLIMIT_NOFILE: "files",
+	unix.RLIMIT_SIGPENDING: "sigpending", unix.RLIMIT_NPROC: "processes",
 }
 
 // settled are parts of /proc that a session of root could write, since they

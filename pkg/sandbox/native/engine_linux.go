@@ -16,7 +16,8 @@ type Options struct {
 	// Log is told what was ended and undone. Nil discards it.
 	Log *slog.Logger
 	// ScratchSize bounds each Scratch mount without a size of its own, in
-	// bytes. Zero means 2 GiB.
+	// bytes. Zero means 2 GiB. All of a sandbox together have at most 4 GiB,
+	// or half of the machine's memory, where the Spec does not say.
 	ScratchSize int64
 }
 
@@ -58,7 +59,7 @@ func New(o Options) (*Engine, error) {
 	}
 	return &Engine{
 		log: o.Log, image: image, groups: findGroups(),
-		machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize},
+		machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize, shares: findShares()},
 		pinning: sync.OnceValues(func() ([]byte, error) { return buildFilter(append(refusals(), affinity)) }),
 	}, nil
 }
@@ -113,7 +114,7 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 // begin starts the helper within its bounds and has it set everything up.
 func (e *Engine) begin(ctx context.Context, b *box) (err error) {
 	id, m, inner := b.spec.Identity, e.machine, b.spec
-	inner.Limits = b.bounds.inner(inner.Limits)
+	inner.Limits = b.bounds.inner(b.bounds.limits)
 	if b.bounds.pinned.n > 0 {
 		if m.filter, err = e.pinning(); err != nil {
 			return err

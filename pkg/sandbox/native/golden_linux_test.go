@@ -60,7 +60,7 @@ func example() sandbox.Spec {
 }
 
 func TestGoldenCompile(t *testing.T) {
-	m := machine{abi: 7, filter: []byte("12345678"), scratch: 2 << 30}
+	m := machine{abi: 7, filter: []byte("12345678"), scratch: 2 << 30, shares: most}
 	disk := example()
 	disk.Limits.Disk = 5 << 30
 	disk.Proxy = "[::1]:3128"
@@ -111,6 +111,8 @@ func details(op child.Op) string {
 		return fmt.Sprintf(" handles=%#x scopes=%#x", op.A, op.B)
 	case child.Rule:
 		return fmt.Sprintf(" rights=%#x on-files=%#x", op.A, op.B)
+	case child.Files:
+		return fmt.Sprintf(" %d", op.A)
 	case child.Rlimit:
 		return fmt.Sprintf(" %d %d", op.B, op.C)
 	case child.Loopback, child.Listen:
@@ -154,7 +156,7 @@ var opNames = map[child.Code]string{
 	child.Unmount: "unmount", child.Pivot: "pivot", child.Attributes: "attributes", child.Loopback: "loopback",
 	child.Listen: "listen", child.Hostname: "hostname", child.Rlimit: "rlimit", child.Write: "write",
 	child.Ruleset: "ruleset", child.Rule: "rule", child.Restrict: "restrict", child.Keep: "keep",
-	child.Seal: "seal", child.Filter: "filter",
+	child.Seal: "seal", child.Filter: "filter", child.Files: "files",
 }
 
 var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link"}

@@ -19,12 +19,14 @@ import (
 // bounds are the limits of one sandbox and what holds each of them: its
 // control group, or what remains without one.
 type bounds struct {
-	limits sandbox.Limits
-	group  *cgroup.Group // nil where there is none
-	why    error         // why there is none; nil where nobody asked for one
-	user0  bool
-	pinned pinned
-	watch  *watch // nil where the group sees everything
+	asked   sandbox.Limits // by whoever made the Spec
+	limits  sandbox.Limits // the same, with what holds where nobody asks
+	group   *cgroup.Group  // nil where there is none
+	why     error          // why there is none; nil where nobody asked for one
+	scratch int64          // bytes of all scratch directories, each filled to its size
+	user0   bool
+	pinned  pinned
+	watch   *watch // nil where the group sees everything
 	// removing: an end by SIGKILL is then the node's doing.
 	removing atomic.Bool
 }
@@ -44,9 +46,10 @@ func findGroups() *cgroup.Host {
 // bound makes the control group of a sandbox. What cannot be bounded by it is
 // no error: the sandbox says so.
 func (e *Engine) bound(s sandbox.Spec) *bounds {
-	b := &bounds{limits: s.Limits, user0: s.Identity.UID == 0}
-	want := wanted(s.Limits)
+	b := &bounds{asked: s.Limits, limits: e.machine.shares.limited(s, e.machine.scratch), scratch: scratch(s, e.machine.scratch), user0: s.Identity.UID == 0}
+	want := wants(s)
 	if len(want.Needs()) > 0 {
+		want.Processes = min(want.Processes, b.limits.Processes)
 		b.group, b.why = e.groups.Make(s.ID, want)
 	}
 	if s.Limits.CPUs > 0 && !b.holds(cgroup.CPU) {
@@ -106,7 +109,7 @@ func (b *bounds) tooSmall(err error) error {
 // many processes as may be.
 func (b *bounds) refused(err error) error {
 	var stage *child.StageError
-	if b.limits.Processes == 0 || !errors.As(err, &stage) || stage.Stage != child.StageFork || stage.Errno != unix.EAGAIN {
+	if !errors.As(err, &stage) || stage.Stage != child.StageFork || stage.Errno != unix.EAGAIN {
 		return err
 	}
 	return &LimitError{Limit: fmt.Sprintf("process limit of %d", b.limits.Processes), Err: err}
@@ -215,10 +218,8 @@ func (b *bounds) facts() []sandbox.Fact {
 	}{
 		{"memory limit", b.limits.Memory > 0, b.memoryFact},
 		{"processor limit", b.limits.CPUs > 0, b.processorFact},
-		{"process limit", b.limits.Processes > 0, b.processFact},
-		{"open files limit", b.limits.Files > 0, func() (sandbox.Strength, string) {
-			return sandbox.Held, fmt.Sprintf("%d in each process, or the host's hard limit", b.limits.Files)
-		}},
+		{"process limit", true, b.processFact},
+		{"open files limit", true, b.filesFact},
 		{"disk limit", true, b.diskFact},
 	} {
 		f := sandbox.Fact{Name: one.name, Strength: sandbox.Absent, Detail: "none was asked for"}
@@ -263,6 +264,9 @@ func (b *bounds) processorFact() (sandbox.Strength, string) {
 
 func (b *bounds) processFact() (sandbox.Strength, string) {
 	count := strconv.Itoa(b.limits.Processes) + " processes and threads"
+	if b.asked.Processes == 0 {
+		count += ", the usual number,"
+	}
 	switch {
 	case b.holds(cgroup.Processes):
 		return sandbox.Held, count + " by control group " + b.group.Version(cgroup.Processes)
@@ -272,11 +276,19 @@ func (b *bounds) processFact() (sandbox.Strength, string) {
 	return sandbox.Held, count + " by RLIMIT_NPROC, counted for this sandbox alone"
 }
 
+func (b *bounds) filesFact() (sandbox.Strength, string) {
+	each := fmt.Sprintf("%d in each process", b.limits.Files)
+	if b.asked.Files > b.limits.Files {
+		each += fmt.Sprintf(", since %d would be more than half of the node's own", b.asked.Files)
+	}
+	return sandbox.Held, each
+}
+
 func (b *bounds) diskFact() (sandbox.Strength, string) {
 	const rest = "; mounted directories are not limited"
 	inner := b.inner(b.limits)
 	if inner.Disk == 0 {
-		return sandbox.Weaker, "each scratch directory has its size" + rest
+		return sandbox.Weaker, sizeOf(b.scratch) + " of scratch together, each directory with a size of its own" + rest
 	}
 	return sandbox.Weaker, sizeOf(inner.Disk) + " of scratch together by one file system of memory" + rest
 }

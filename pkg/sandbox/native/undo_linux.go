@@ -30,7 +30,7 @@ const (
 // may only go when nothing relies on it.
 func (e *Engine) Undo(s sandbox.Spec) []sandbox.Undo {
 	out := []sandbox.Undo{{Kind: undoHelper, ID: s.ID}}
-	for _, dir := range e.groups.Paths(s.ID, wanted(s.Limits)) {
+	for _, dir := range e.groups.Paths(s.ID, wants(s)) {
 		out = append(out, sandbox.Undo{Kind: undoGroup, Path: dir, ID: s.ID})
 	}
 	all := placeholders(s)

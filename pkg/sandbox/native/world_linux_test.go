@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asNode) != "" {
 		os.Exit(beNode())
 	}
+	if os.Getenv(asSender) != "" {
+		os.Exit(beSender())
+	}
 	code := m.Run()
 	switch {
 	case os.Geteuid() != 0 || code != 0:

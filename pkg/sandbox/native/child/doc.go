@@ -56,6 +56,8 @@ func (e *StageError) Hint() string {
 		return "the path is, or passes through, a symbolic link: name the real path"
 	case e.Errno == syscall.ENOSPC && e.Stage == StageUserNamespace:
 		return "user namespaces are used up or switched off: see /proc/sys/user/max_user_namespaces"
+	case e.Errno == syscall.ETOOMANYREFS:
+		return "programs of this user have too many open files under way to each other: end what holds them"
 	case e.Errno == syscall.EPERM && namespaceStages[e.Stage]:
 		return "this machine refuses what a sandbox is made of: mojoup-node doctor says why"
 	}

@@ -84,6 +84,7 @@ const (
 	Keep       Code = 21 // every command will take the ruleset on
 	Seal       Code = 22 // no capabilities, no new privileges
 	Filter     Code = 23 // load the system call filter in Blob
+	Files      Code = 24 // every command may have A open files
 )
 
 // Flags change how an operation is done.

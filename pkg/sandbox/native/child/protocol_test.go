@@ -49,7 +49,7 @@ func TestProtocolIsTheHelpers(t *testing.T) {
 		"OP_UNMOUNT": int(Unmount), "OP_PIVOT": int(Pivot), "OP_ATTRIBUTES": int(Attributes), "OP_LOOPBACK": int(Loopback),
 		"OP_LISTEN": int(Listen), "OP_HOSTNAME": int(Hostname), "OP_RLIMIT": int(Rlimit), "OP_WRITE": int(Write),
 		"OP_RULESET": int(Ruleset), "OP_RULE": int(Rule), "OP_RESTRICT": int(Restrict), "OP_KEEP": int(Keep),
-		"OP_SEAL": int(Seal), "OP_FILTER": int(Filter),
+		"OP_SEAL": int(Seal), "OP_FILTER": int(Filter), "OP_FILES": int(Files),
 		"FLAG_OPTIONAL": int(Optional), "FLAG_MAKE": int(Make), "FLAG_INSIDE": int(Inside), "FLAG_STRICT": int(Strict),
 		"FLAG_SINGLE": int(Single), "FLAG_IFTHERE": int(IfThere), "FLAG_LINK": int(TheLink),
 		"ARG_NUMBER": int(argNumber), "ARG_DATA": int(argData), "ARG_RESULT": int(argResult), "ARG_BUFFER": int(argBuffer),
@@ -71,6 +71,7 @@ func TestStageErrors(t *testing.T) {
 		{stageError(3, int32(syscall.EPERM), ""), "making a mount namespace: operation not permitted", "doctor"},
 		{stageError(13, int32(syscall.EMLINK), "/f"), "opening /f: too many links", "hard link"},
 		{stageError(15, int32(syscall.ELOOP), "/f"), "mounting /f: too many levels of symbolic links", "symbolic link"},
+		{stageError(1, int32(syscall.ETOOMANYREFS), ""), "speaking with the sandbox helper: too many references: cannot splice", "open files under way"},
 		{stageError(99, int32(syscall.EPERM), ""), "stage 99: operation not permitted", ""},
 		{stageError(-1, int32(syscall.EPERM), ""), "stage -1: operation not permitted", ""},
 	} {

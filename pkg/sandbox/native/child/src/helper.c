@@ -15,6 +15,7 @@
 
 #include <asm/ioctls.h>
 #include <asm/poll.h>
+#include <asm/resource.h>
 #include <asm/signal.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
@@ -91,8 +92,14 @@ static void answer(uint32_t type, uint32_t tag, int32_t a, int32_t b, const char
 	struct msghdr_ head = {0, 0, iov, 2, &rights, sizeof rights.size + 8 + 8, 0};
 	if (fd < 0)
 		head.control = 0, head.controllen = 0;
-	while (sys(__NR_sendmsg, CONTROL, &head, MSG_NOSIGNAL_) == -EINTR)
-		;
+	long r;
+	do
+		r = sys(__NR_sendmsg, CONTROL, &head, MSG_NOSIGNAL_);
+	while (r == -EINTR);
+	/* With a descriptor only: the user may have too many under way. Unsaid,
+	 * the node would wait for ever. */
+	if (r < 0 && fd >= 0)
+		answer(MSG_FAILED, tag, STAGE_PROTOCOL, (int32_t)-r, 0, -1);
 }
 
 static void answer_failure(uint32_t tag, const struct failure *f)
@@ -183,6 +190,12 @@ static void become(void *with)
 	r = sys(__NR_landlock_restrict_self, c->place->domain, 0);
 	if (r < 0)
 		fail(&c->failure, STAGE_LANDLOCK, r, ""), leave(126);
+	if (c->place->files) {
+		uint64_t most[2] = {c->place->files, c->place->files};
+		r = sys(__NR_prlimit64, 0, RLIMIT_NOFILE, most, 0);
+		if (r < 0)
+			fail(&c->failure, STAGE_RLIMIT, r, "files"), leave(126);
+	}
 	sys(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
 	if (c->probes)
 		run_probes(c->list, c->size, c->stream[0]);
@@ -381,7 +394,7 @@ _Noreturn static void serve(const struct place *place, int children)
 
 _Noreturn static void be_first(void)
 {
-	struct place place = {-1, -1, -1, -1};
+	struct place place = {-1, -1, -1, -1, 0};
 	struct failure failure = {0};
 	struct parcel p;
 	uint64_t all = ~0ull, child = 1ull << (SIGCHLD - 1);
@@ -439,6 +452,13 @@ _Noreturn static void begin(void)
 		sys(__NR_rt_sigaction, sig, fallback, 0, 8);
 	}
 	sys(__NR_prctl, PR_SET_NAME, "mojoup-child", 0, 0, 0);
+	/* What we send counts for the user as a whole, so that another session's
+	 * programs could have us refused: as late as the hard limit allows. */
+	uint64_t files[2];
+	if (sys(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, files) == 0) {
+		files[0] = files[1];
+		sys(__NR_prlimit64, 0, RLIMIT_NOFILE, files, 0);
+	}
 	sys(__NR_close_range, CONTROL + 1, ~0u, 0);
 	sys(__NR_umask, 0);
 	/* Until this message comes the node puts us where our limits are: what is

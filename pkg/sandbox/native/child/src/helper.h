@@ -19,6 +19,7 @@ struct place {
 	int listener; /* to be handed to the node, or -1 */
 	int ruleset;  /* Landlock rules being collected, or -1 */
 	int domain;   /* Landlock rules that each command takes on, or -1 */
+	uint64_t files; /* how many each command may have open, or 0 */
 };
 int set_up(struct place *place, const char *list, size_t size, struct failure *failure);
 long drop_capabilities(void);

@@ -51,6 +51,7 @@
 #define OP_KEEP     21
 #define OP_SEAL     22
 #define OP_FILTER   23
+#define OP_FILES    24
 
 #define FLAG_OPTIONAL 1 /* what is missing is left out */
 #define FLAG_MAKE     2 /* the mount point may be made */

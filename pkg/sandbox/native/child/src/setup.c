@@ -531,6 +531,9 @@ static int carry_out(struct place *place, const struct operation *op, const char
 		r = sys(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 		break;
 	}
+	case OP_FILES:
+		place->files = op->a;
+		break;
 	default:
 		r = -ENOSYS;
 	}
