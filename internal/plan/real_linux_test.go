@@ -235,7 +235,9 @@ var arrangements = []struct {
 		return dir + "/a"
 	}},
 	{"separate git directory", func(t *testing.T, dir string) string {
-		return newRepo(t, dir+"/top", "--separate-git-dir", dir+"/elsewhere.git")
+		top := newRepo(t, dir+"/top", "--separate-git-dir", dir+"/elsewhere.git")
+		run(t, top, "git", "config", "core.worktree", top)
+		return top
 	}},
 	{"submodule", func(t *testing.T, dir string) string {
 		newRepo(t, dir+"/lib")

@@ -12,20 +12,16 @@ import (
 // maxPointer bounds the small files that git keeps paths in.
 const maxPointer = 16 << 10
 
-func lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
-
-func asPathError(err error, target **fs.PathError) bool { return errors.As(err, target) }
-
 // discover walks up from a real directory as git does, and stops where git
 // stops: at the top of the file system that it began on.
 func discover(start string) (Repository, error) {
-	info, err := lstat(start)
+	info, err := os.Lstat(start)
 	if err != nil {
 		return Repository{}, unreadable(start, err)
 	}
 	device, _, _ := identity(info)
 	for dir := start; ; dir = filepath.Dir(dir) {
-		info, err := lstat(dir)
+		info, err := os.Lstat(dir)
 		if err != nil {
 			return Repository{}, unreadable(dir, err)
 		}
@@ -46,7 +42,7 @@ func discover(start string) (Repository, error) {
 // at looks whether dir is the top of a work tree.
 func at(dir string) (Repository, bool, error) {
 	dotgit := filepath.Join(dir, ".git")
-	info, err := lstat(dotgit)
+	info, err := os.Lstat(dotgit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if isGitDir(dir) {
@@ -117,26 +113,33 @@ func ownCommondir(gitDir string) error {
 // checkWorkTree refuses a repository whose configuration puts the work tree
 // elsewhere: git's commands and the mounts would mean different directories.
 func (r *Repository) checkWorkTree() error {
+	_, err := r.pointsBack()
+	return err
+}
+
+// pointsBack reports whether the git directory names this work tree as its
+// own. One that names another is an error.
+func (r *Repository) pointsBack() (bool, error) {
 	c, err := readGitConfig(filepath.Join(r.CommonDir, "config"))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if c.Bool("extensions.worktreeconfig") {
 		if c, err = c.with(filepath.Join(r.GitDir, "config.worktree")); err != nil {
-			return err
+			return false, err
 		}
 	}
 	tree, ok := c.Last("core.worktree")
 	if !ok {
-		return nil
+		return false, nil
 	}
 	if !filepath.IsAbs(tree) {
 		tree = filepath.Join(r.GitDir, tree)
 	}
 	if real, err := filepath.EvalSymlinks(tree); err == nil && real == r.Top {
-		return nil
+		return true, nil
 	}
-	return &Error{Path: r.Top, Reason: "is not the working tree that its git directory names (core.worktree = " + printable(tree) + ")",
+	return false, &Error{Path: r.Top, Reason: "is not the working tree that its git directory names (core.worktree = " + printable(tree) + ")",
 		Advice: "start in that directory, or correct core.worktree"}
 }
 
@@ -160,7 +163,7 @@ func pointed(top, dotgit string) (Repository, error) {
 		return Repository{}, &Error{Path: dotgit, Reason: "points to " + printable(gitDir) + ", which is not a git directory", Advice: "run git worktree repair"}
 	}
 	var r Repository
-	if _, err := lstat(filepath.Join(gitDir, "commondir")); err == nil && filepath.Base(filepath.Dir(gitDir)) == "worktrees" {
+	if _, err := os.Lstat(filepath.Join(gitDir, "commondir")); err == nil && filepath.Base(filepath.Dir(gitDir)) == "worktrees" {
 		r, err = linked(top, dotgit, gitDir)
 		if err != nil {
 			return r, err
@@ -206,30 +209,75 @@ func linked(top, dotgit, gitDir string) (Repository, error) {
 }
 
 // separate is a git directory of its own somewhere else: a submodule's, or one
-// made with --separate-git-dir. The latter has no pointer back, so it must at
-// least be nobody else's.
+// made with --separate-git-dir. It becomes a mount that may be written, and the
+// .git file may be a session's work: it is believed only where the directory
+// names this tree too, and nowhere in the tree of another repository, but for
+// that one's submodules.
 func separate(top, dotgit, gitDir string) (Repository, error) {
 	r := Repository{Layout: Separate, Top: top, GitDir: gitDir, CommonDir: gitDir}
 	if err := ownCommondir(gitDir); err != nil {
 		return r, err
 	}
-	c, err := readGitConfig(filepath.Join(gitDir, "config"))
+	back, err := r.pointsBack()
 	if err != nil {
 		return r, err
 	}
-	if _, ok := c.Last("core.worktree"); ok {
-		if strings.Contains(gitDir, "/modules/") {
-			r.Layout = Submodule
-		}
-		return r, r.checkWorkTree()
+	outer := repositoryAbove(top)
+	switch {
+	case back && outer != "" && under(gitDir, outer) && strings.Contains(gitDir[len(outer):], "/modules/"):
+		r.Layout = Submodule
+	case outer != "":
+		return r, &Error{Path: dotgit, Reason: "points to " + printable(gitDir) + ", which is no submodule of the repository that the file lies in: a session there could have written it",
+			Advice: "remove the file if you did not make it; else move " + printable(top) + " out of the other repository's tree"}
+	case !back:
+		return r, notBack(top, dotgit, gitDir)
 	}
-	owner := filepath.Dir(gitDir)
-	if filepath.Base(gitDir) == ".git" && owner != top || c.Bool("core.bare") {
-		return r, &Error{Path: dotgit, Reason: "points to " + printable(gitDir) + ", the git directory of another repository",
+	if r.Layout == Separate {
+		r.Notes = append(r.Notes, "the git directory "+printable(gitDir)+" is outside the working tree and is writable too")
+	}
+	return r, nil
+}
+
+// notBack refuses a git directory that does not name the tree.
+func notBack(top, dotgit, gitDir string) error {
+	c, _ := readGitConfig(filepath.Join(gitDir, "config"))
+	if filepath.Base(gitDir) == ".git" && filepath.Dir(gitDir) != top || c.Bool("core.bare") {
+		return &Error{Path: dotgit, Reason: "points to " + printable(gitDir) + ", the git directory of another repository",
 			Advice: "set core.worktree in " + printable(gitDir) + "/config if this is meant, or remove the file"}
 	}
-	r.Notes = append(r.Notes, "the git directory "+printable(gitDir)+" is outside the working tree and is writable too")
-	return r, nil
+	return &Error{Path: dotgit, Reason: "points to " + printable(gitDir) + ", which does not name this working tree in turn, so anybody could have written the file",
+		Advice: "if you made it with --separate-git-dir, run on the host: git --git-dir=" + quoted(gitDir) + " config core.worktree " + quoted(top) + "; else remove the file"}
+}
+
+// quoted is a word for the shell of a person.
+func quoted(word string) string {
+	plain := func(c rune) bool { return letter(byte(c)) || digit(byte(c)) || strings.ContainsRune("/._-+,:@", c) }
+	if strings.ContainsFunc(word, func(c rune) bool { return c > 0x7f || !plain(c) }) {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}
+
+// repositoryAbove is the git directory that the nearest work tree above top
+// shares with its others, empty where top lies in none.
+func repositoryAbove(top string) string {
+	for dir := top; dir != "/"; {
+		dir = filepath.Dir(dir)
+		dotgit := filepath.Join(dir, ".git")
+		info, err := os.Lstat(dotgit)
+		switch {
+		case err != nil:
+			continue
+		case info.IsDir() && isGitDir(dotgit):
+			return dotgit
+		case info.Mode().IsRegular():
+			if r, err := pointed(dir, dotgit); err == nil {
+				return r.CommonDir
+			}
+			return dotgit // whatever it is: no git directory lies below a file
+		}
+	}
+	return ""
 }
 
 func absolute(dir, path string) string {

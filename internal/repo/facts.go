@@ -66,7 +66,7 @@ func (r *Repository) addSubmodules() {
 }
 
 func isFile(path string) bool {
-	info, err := lstat(path)
+	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
@@ -170,7 +170,7 @@ func (r *Repository) target(path string) {
 		path = r.Top
 		for name := range strings.SplitSeq(rel, "/") {
 			path = filepath.Join(path, name)
-			if _, err := lstat(path); errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 				break
 			}
 		}
@@ -187,7 +187,7 @@ func (r *Repository) target(path string) {
 // entry says what stands at one path.
 func (r *Repository) entry(path string) (sandbox.Entry, error) {
 	e := sandbox.Entry{Closed: closed(filepath.Dir(path))}
-	info, err := lstat(path)
+	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.Is = sandbox.Missing
@@ -195,7 +195,7 @@ func (r *Repository) entry(path string) (sandbox.Entry, error) {
 		return e, unreadable(path, err)
 	case info.Mode()&fs.ModeSymlink != 0 && sheltered(path) != path:
 		e.Is, e.Sheltered, e.Held = sandbox.Missing, true, true
-		if info, err := lstat(sheltered(path)); err == nil {
+		if info, err := os.Lstat(sheltered(path)); err == nil {
 			e.Is = sandbox.SpecialFile
 			if info.Mode().IsRegular() {
 				e.Is = sandbox.RegularFile

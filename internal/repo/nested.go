@@ -2,6 +2,7 @@ package repo
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -26,7 +27,7 @@ func (r *Repository) addNested() {
 	r.Inside, r.WholeTree = found, complete
 	var git []string
 	for _, path := range found {
-		info, err := lstat(path)
+		info, err := os.Lstat(path)
 		switch {
 		case err != nil, filepath.Base(path) != ".git":
 			// What only looks like one may be tracked, and git would show what

@@ -66,7 +66,7 @@ func (r *Repository) hide(path string) {
 	if err != nil || real == r.Top || !under(real, r.Top) || r.GitDir != "" && (under(real, r.GitDir) || under(r.GitDir, real)) {
 		return // not there inside, or git's own
 	}
-	info, err := lstat(real)
+	info, err := os.Lstat(real)
 	if err != nil {
 		return
 	}
@@ -183,7 +183,7 @@ func (f *finder) below(dir string, segments []string, hold bool) error {
 
 // at takes path, or goes on below it.
 func (f *finder) at(path string, rest []string, hold, named bool) error {
-	info, err := lstat(path)
+	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && len(rest) > 0 && !info.IsDir():
 		if hold {

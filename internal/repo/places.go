@@ -61,10 +61,25 @@ func SignInDirs(home string) []string {
 }
 
 // Allow refuses a repository that is a place where a session would reach what
-// it must not: the machine itself, a home, a sign-in, the node. The refusal is
-// an [*Error].
+// it must not: the machine itself, a home, a sign-in, the node. What holds for
+// the work tree holds for the git directories, which are mounted as well. The
+// refusal is an [*Error].
 func (p Places) Allow(r Repository) error {
-	top := r.Top
+	for _, path := range []string{r.Top, r.GitDir, r.CommonDir} {
+		if path == "" {
+			continue
+		}
+		if err := p.allow(path); err != nil {
+			return err
+		}
+		if err := p.allowSignIns(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Places) allow(top string) error {
 	for _, dir := range topDirs {
 		if top == dir {
 			return &Error{Path: top, Reason: "is a directory of the system, not a repository", Advice: "name a directory below it"}
@@ -89,18 +104,10 @@ func (p Places) Allow(r Repository) error {
 			return &Error{Path: top, Reason: "overlaps " + printable(dir) + ", which belongs to the node", Advice: "move the repository somewhere else"}
 		}
 	}
-	for _, path := range []string{r.Top, r.CommonDir} {
-		if err := p.allowSignIns(path); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
 func (p Places) allowSignIns(top string) error {
-	if top == "" {
-		return nil
-	}
 	refuse := func(dir string) error {
 		return &Error{Path: top, Reason: "overlaps " + printable(dir) + ", where sign-ins are kept", Advice: "move the repository somewhere else"}
 	}

@@ -32,9 +32,12 @@ func ReadPolicy(ctx context.Context, top string) ([]byte, error) {
 	case a := <-done:
 		return a.content, a.err
 	case <-ctx.Done():
-		return nil, policyError(top, "could not be read in time", "check the file system it is on", context.Cause(ctx))
+		return nil, policyError(top, "could not be read in time", checkDisk, context.Cause(ctx))
 	}
 }
+
+// checkDisk is the advice where the kernel gave up on a file that is in order.
+const checkDisk = "check the file system it is on"
 
 func policyError(top, reason, advice string, err error) error {
 	return &Error{Path: filepath.Join(top, PolicyFile), Reason: reason, Advice: advice, Err: err}
@@ -73,7 +76,7 @@ func readPolicyAt(dir int, top string) (content []byte, same bool, err error) {
 	before, err := status(fd)
 	switch {
 	case err != nil:
-		return nil, false, policyError(top, "cannot be read: "+err.Error(), "", err)
+		return nil, false, policyError(top, "cannot be read: "+err.Error(), checkDisk, err)
 	case before.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return nil, false, policyError(top, "is a directory", "make it a file, or remove it", nil)
 	case before.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -83,14 +86,14 @@ func readPolicyAt(dir int, top string) (content []byte, same bool, err error) {
 	}
 	content, err = io.ReadAll(io.LimitReader(f, MaxPolicy+1))
 	if err != nil {
-		return nil, false, policyError(top, "cannot be read: "+cause(err), "", err)
+		return nil, false, policyError(top, "cannot be read: "+cause(err), checkDisk, err)
 	}
 	if len(content) > MaxPolicy {
 		return nil, false, policyError(top, "has more than 1 MiB", "make it shorter", nil)
 	}
 	after, err := status(fd)
 	if err != nil {
-		return nil, false, policyError(top, "cannot be read: "+err.Error(), "", err)
+		return nil, false, policyError(top, "cannot be read: "+err.Error(), checkDisk, err)
 	}
 	same = after.Size == int64(len(content)) && before.Size == after.Size && before.Mtim == after.Mtim && before.Ctim == after.Ctim
 	return content, same, nil

@@ -1,12 +1,14 @@
 // Package repo promises to say what a repository is on this disk, before a
-// session and after it, by reading and without running git: git obeys the configuration of the tree that it
-// looks at, and a session may have written that tree.
+// session and after it, by reading and without running git: git obeys the
+// configuration of the tree that it looks at, and a session may have written
+// that tree.
 //
 // Every read happens as the uid of the process. Pointers that git follows
 // (.git files, commondir, gitdir) are believed only where they point back.
 package repo
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -105,8 +107,7 @@ func unreadable(path string, err error) *Error {
 // cause is the last part of a file error, without the path that the sentence
 // already holds.
 func cause(err error) string {
-	var pe *fs.PathError
-	if asPathError(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()
 	}
 	return err.Error()
@@ -127,7 +128,7 @@ func Look(dir string) (Repository, error) {
 	if err != nil {
 		return Repository{}, unreadable(dir, err)
 	}
-	if info, err := lstat(real); err != nil {
+	if info, err := os.Lstat(real); err != nil {
 		return Repository{}, unreadable(real, err)
 	} else if !info.IsDir() {
 		return Repository{}, &Error{Path: real, Reason: "is not a directory", Advice: "name the repository's directory"}
@@ -142,7 +143,7 @@ func Look(dir string) (Repository, error) {
 	r.Dir = real
 	r.Given = given(dir, real, r.Top)
 	r.addLinks(dir)
-	info, err := lstat(r.Top)
+	info, err := os.Lstat(r.Top)
 	if err != nil {
 		return Repository{}, unreadable(r.Top, err)
 	}
@@ -180,7 +181,7 @@ func Links(path string) []Link {
 	cur := "/"
 	for name := range strings.SplitSeq(strings.Trim(filepath.Clean(path), "/"), "/") {
 		at := filepath.Join(cur, name)
-		info, err := lstat(at)
+		info, err := os.Lstat(at)
 		if err != nil {
 			return out
 		}

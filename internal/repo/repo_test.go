@@ -112,7 +112,9 @@ var layouts = []struct {
 		return dir + "/a"
 	}},
 	{"separate git directory", Separate, func(t *testing.T, dir string) string {
-		return newRepo(t, dir+"/top", "--separate-git-dir", dir+"/elsewhere.git")
+		top := newRepo(t, dir+"/top", "--separate-git-dir", dir+"/elsewhere.git")
+		git(t, top, "config", "core.worktree", top)
+		return top
 	}},
 	{"submodule", Submodule, func(t *testing.T, dir string) string {
 		newRepo(t, dir+"/lib")
@@ -259,6 +261,32 @@ func TestPlantedPointersAreRefused(t *testing.T) {
 			git(t, mkdir(t, dir), "init", "-q", "--bare", "bare.git")
 			write(t, dir+"/evil/.git", "gitdir: ../bare.git\n")
 			return dir + "/evil"
+		}},
+		{"a .git file that names a separate git directory", "does not name this working tree", func(t *testing.T, dir string) string {
+			newRepo(t, dir+"/victim", "--separate-git-dir", dir+"/victim.git")
+			write(t, dir+"/evil/.git", "gitdir: "+dir+"/victim.git\n")
+			return dir + "/evil"
+		}},
+		{"a .git file that names what looks like a git directory", "does not name this working tree", func(t *testing.T, dir string) string {
+			write(t, dir+"/fake/HEAD", "x")
+			write(t, dir+"/fake/secrets/k", "x")
+			mkdir(t, dir+"/fake/objects")
+			mkdir(t, dir+"/fake/refs")
+			write(t, dir+"/evil/.git", "gitdir: "+dir+"/fake\n")
+			return dir + "/evil"
+		}},
+		{"a .git file in another repository's tree", "no submodule of the repository", func(t *testing.T, dir string) string {
+			sub := mkdir(t, newRepo(t, dir+"/r")+"/sub")
+			newRepo(t, dir+"/victim", "--separate-git-dir", dir+"/victim.git")
+			git(t, dir+"/victim", "config", "core.worktree", sub)
+			write(t, sub+"/.git", "gitdir: "+dir+"/victim.git\n")
+			return sub
+		}},
+		{"a .git file in a worktree of another repository", "no submodule of the repository", func(t *testing.T, dir string) string {
+			git(t, newRepo(t, dir+"/main"), "worktree", "add", "-q", "../a")
+			git(t, mkdir(t, dir+"/a/x/modules/y"), "init", "-q", "--separate-git-dir", dir+"/a/x/modules/z")
+			git(t, dir+"/a/x/modules/y", "config", "core.worktree", dir+"/a/x/modules/y")
+			return dir + "/a/x/modules/y"
 		}},
 		{"H7: a planted commondir", "another directory", func(t *testing.T, dir string) string {
 			top := newRepo(t, dir+"/repo")
@@ -448,8 +476,35 @@ func TestD24_PlacesThatAreNoRepository(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.top, err, c.want)
 		}
 	}
-	if err := p.Allow(Repository{Top: "/data/a", CommonDir: home + "/.claude/.git"}); err == nil {
-		t.Error("a git directory among sign-ins was allowed")
+	for _, path := range []string{home + "/.claude/.git", "/", "/etc/x.git", home, dir + "/home/bob", dir + "/home", home + "/.local/state/mojoup/x", dir + "/moved-claude", dir + "/run"} {
+		for _, r := range []Repository{{Top: "/data/a", GitDir: "/data/a/.git", CommonDir: path}, {Top: "/data/a", GitDir: path, CommonDir: "/data/a/.git"}} {
+			if err := p.Allow(r); err == nil {
+				t.Errorf("git directories %s and %s were allowed", r.GitDir, r.CommonDir)
+			}
+		}
+	}
+	if err := p.Allow(Repository{Top: "/data/a", GitDir: home + "/x/.git/worktrees/a", CommonDir: home + "/x/.git"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestASeparateGitDirectoryIsMended: what the refusal says to run makes it a
+// repository for a session.
+func TestASeparateGitDirectoryIsMended(t *testing.T) {
+	dir := mkdir(t, tempDir(t)+"/it's here")
+	top := newRepo(t, dir+"/top", "--separate-git-dir", dir+"/x.git")
+	_, err := Look(top)
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("without a pointer back: %v", err)
+	}
+	_, command, _ := strings.Cut(e.Hint(), "run on the host: ")
+	command, _, ok := strings.Cut(command, "; else ")
+	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); !ok || err != nil {
+		t.Fatalf("%q: %v %s", command, err, out)
+	}
+	if r, err := Look(top); err != nil || r.Layout != Separate || r.GitDir != dir+"/x.git" || len(r.Notes) == 0 {
+		t.Errorf("got %+v, %v", r, err)
 	}
 }
 

@@ -51,7 +51,7 @@ func closed(dir string) bool {
 	if err == unix.EROFS {
 		return true
 	}
-	info, statErr := lstat(dir)
+	info, statErr := os.Lstat(dir)
 	if statErr != nil {
 		return false
 	}

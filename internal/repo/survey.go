@@ -113,7 +113,7 @@ func (r Repository) namedNow() []string {
 
 // watch notes a file by what changes with it.
 func (s *Survey) watch(path string, program bool) {
-	info, err := lstat(path)
+	info, err := os.Lstat(path)
 	if err != nil || info.IsDir() || program && info.Mode()&fs.ModeSymlink == 0 && info.Mode()&0o111 == 0 {
 		return
 	}
