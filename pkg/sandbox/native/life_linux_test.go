@@ -21,7 +21,7 @@ func TestKilledHelperEndsTheSandbox(t *testing.T) {
 			b := open(t, newWorld(t).spec()).(*box)
 			p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"sleep", "600"}}, sandbox.Stdio{})
 			check(t, err)
-			pids, err := helpersOf(b.spec.ID)
+			pids, err := helpersOf(b.spec.ID, b.spec.Identity.UID)
 			check(t, err)
 			if len(pids) != 2 || pids[0] != b.helper.PID() {
 				t.Fatalf("helpers %v, outer %d", pids, b.helper.PID())
@@ -62,7 +62,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	for i := range 24 {
-		if pids, err := helpersOf(fmt.Sprintf("%s-%d", spec.ID, i)); err != nil || len(pids) > 0 {
+		if pids, err := helpersOf(fmt.Sprintf("%s-%d", spec.ID, i), spec.Identity.UID); err != nil || len(pids) > 0 {
 			t.Errorf("left: %v, %v", pids, err)
 		}
 		for _, dir := range e.groups.Paths(fmt.Sprintf("%s-%d", spec.ID, i), wanted(spec.Limits)) {

@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -354,7 +356,7 @@ func TestSweepLeavesWhatIsNotOurs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, u := range []sandbox.Undo{{Kind: "other"}, {Kind: undoDir, Path: "x"}, {Kind: undoHelper, ID: "A B"}} {
+	for _, u := range []sandbox.Undo{{Kind: "other"}, {Kind: undoDir, Path: "x"}, {Kind: undoHelper, ID: "A B"}, {Kind: undoHelper, ID: "a", Content: "x"}} {
 		if did, err := e.Sweep(soon(t), u); err == nil {
 			t.Errorf("%+v was accepted: %q", u, did)
 		}
@@ -412,7 +414,7 @@ func TestKilledNodeLeavesNothing(t *testing.T) {
 		if n, err := out.Read(ready); string(ready[:n]) != "ready\n" {
 			t.Fatalf("%q, %v", ready[:n], err)
 		}
-		pids, err := helpersOf(spec.ID)
+		pids, err := helpersOf(spec.ID, spec.Identity.UID)
 		check(t, err)
 		if len(pids) != 2 {
 			t.Fatalf("helpers: %v", pids)
@@ -424,7 +426,7 @@ func TestKilledNodeLeavesNothing(t *testing.T) {
 		_ = node.Wait()
 		ctx := soon(t)
 		for {
-			pids, err := helpersOf(spec.ID)
+			pids, err := helpersOf(spec.ID, spec.Identity.UID)
 			check(t, err)
 			if len(pids) == 0 {
 				break
@@ -461,7 +463,7 @@ func TestKilledNodeLeavesNothing(t *testing.T) {
 // TestSweepEndsAHelper ends one whose node has not noticed.
 func TestSweepEndsAHelper(t *testing.T) {
 	b := open(t, newWorld(t).spec()).(*box)
-	did, err := engine(t).Sweep(soon(t), sandbox.Undo{Kind: undoHelper, ID: b.spec.ID})
+	did, err := engine(t).Sweep(soon(t), sandbox.Undo{Kind: undoHelper, ID: b.spec.ID, Content: strconv.Itoa(b.spec.Identity.UID)})
 	check(t, err)
 	if !strings.HasPrefix(did, "ended ") {
 		t.Errorf("said %q", did)
@@ -482,12 +484,46 @@ func TestImpostorIsNotSwept(t *testing.T) {
 	for ctx := soon(t); !runs(t, "mojoup-child\x00"+id+"\x00"); {
 		check(t, ctx.Err())
 	}
-	pids, err := helpersOf(id)
+	pids, err := helpersOf(id, b.spec.Identity.UID)
 	check(t, err)
 	if len(pids) != 0 {
 		t.Errorf("took %v for helpers", pids)
 	}
 	check(t, p.Signal(unix.SIGKILL))
+}
+
+// TestForeignImpostorIsNotSwept: another user of the machine names a program
+// like a helper. It is neither ended nor in the way.
+func TestForeignImpostorIsNotSwept(t *testing.T) {
+	id, uid := fmt.Sprintf("7%d", os.Getpid()), os.Getuid()
+	impostor := exec.Command("bash", "-c", "exec -a mojoup-child sleep "+id)
+	if os.Geteuid() == 0 {
+		uid = ordinary
+		impostor.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary + 1, Gid: ordinary + 1}}
+	} else {
+		uid++ // as if it were the other one's
+	}
+	check(t, impostor.Start())
+	t.Cleanup(func() { _ = impostor.Process.Kill(); _ = impostor.Wait() })
+	for ctx := soon(t); !runs(t, "mojoup-child\x00"+id+"\x00"); {
+		check(t, ctx.Err())
+	}
+	if did, err := engine(t).Sweep(soon(t), sandbox.Undo{Kind: undoHelper, ID: id, Content: strconv.Itoa(uid)}); did != "" || err != nil {
+		t.Errorf("%q, %v", did, err)
+	}
+	check(t, impostor.Process.Signal(unix.Signal(0)))
+	// And what is ours is found by the same line.
+	if !isHelper(impostor.Process.Pid, id, mine(t, impostor.Process.Pid)) {
+		t.Error("the line and the user would not have been enough: this test proves nothing")
+	}
+}
+
+// mine is whose a process is.
+func mine(t *testing.T, pid int) int {
+	t.Helper()
+	var stat unix.Stat_t
+	check(t, unix.Stat(fmt.Sprintf("/proc/%d", pid), &stat))
+	return int(stat.Uid)
 }
 
 // runs reports whether some process has exactly this command line.
@@ -524,7 +560,7 @@ func TestDebuggers(t *testing.T) {
 // TestNoDescriptorStays: neither the node nor pid 1 keeps what a command had.
 func TestNoDescriptorStays(t *testing.T) {
 	b := open(t, newWorld(t).spec()).(*box)
-	pids, err := helpersOf(b.spec.ID)
+	pids, err := helpersOf(b.spec.ID, b.spec.Identity.UID)
 	check(t, err)
 	count := func() []int {
 		var all []int

@@ -19,7 +19,7 @@ import (
 
 // Kinds of undo.
 const (
-	undoHelper = "native-helper" // end the helper of ID
+	undoHelper = "native-helper" // end the helper of ID, which runs as user Content
 	undoDir    = "native-dir"    // remove the directory Path if it is empty
 	undoFile   = "native-file"   // remove the file Path if it holds Content
 	undoMove   = "native-move"   // move the sheltered file back to Path
@@ -29,7 +29,7 @@ const (
 // Undo lists what Prepare may leave: processes first, since a placeholder
 // may only go when nothing relies on it.
 func (e *Engine) Undo(s sandbox.Spec) []sandbox.Undo {
-	out := []sandbox.Undo{{Kind: undoHelper, ID: s.ID}}
+	out := []sandbox.Undo{{Kind: undoHelper, ID: s.ID, Content: strconv.Itoa(s.Identity.UID)}}
 	for _, dir := range e.groups.Paths(s.ID, wants(s)) {
 		out = append(out, sandbox.Undo{Kind: undoGroup, Path: dir, ID: s.ID})
 	}
@@ -53,7 +53,7 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 	p := placeholder{path: u.Path}
 	switch u.Kind {
 	case undoHelper:
-		return sweepHelper(ctx, u.ID)
+		return sweepHelper(ctx, u)
 	case undoGroup:
 		return sweepGroup(ctx, u)
 	case undoFile:
@@ -90,17 +90,24 @@ func sweepGroup(ctx context.Context, u sandbox.Undo) (string, error) {
 
 // sweepHelper kills what is left of a helper. Normally nothing is: it leaves
 // when its node's end of the socket closes.
-func sweepHelper(ctx context.Context, id string) (string, error) {
+func sweepHelper(ctx context.Context, u sandbox.Undo) (string, error) {
+	id, uid := u.ID, os.Getuid()
 	if !validID(id) {
 		return "", wrong("undo", "%q names no sandbox", id)
 	}
-	pids, err := helpersOf(id)
+	if u.Content != "" {
+		var err error
+		if uid, err = strconv.Atoi(u.Content); err != nil {
+			return "", wrong("undo", "%q is no user", u.Content)
+		}
+	}
+	pids, err := helpersOf(id, uid)
 	if err != nil {
 		return "", err
 	}
 	ended := 0
 	for _, pid := range pids {
-		did, err := end(ctx, pid, id)
+		did, err := end(ctx, pid, id, uid)
 		if err != nil {
 			return "", fmt.Errorf("ending sandbox helper %d: %w", pid, err)
 		}
@@ -114,46 +121,52 @@ func sweepHelper(ctx context.Context, id string) (string, error) {
 	return fmt.Sprintf("ended %d processes of sandbox %s", ended, id), nil
 }
 
-// helpersOf finds processes by command line: name and ID are all of it.
-func helpersOf(id string) ([]int, error) {
+// helpersOf finds processes of a user by command line: name and ID are all of
+// it. Any other user may have a program called like that: it is not ours.
+func helpersOf(id string, uid int) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("looking for sandbox helpers: %w", err)
 	}
 	var pids []int
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && isHelper(pid, id) {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && isHelper(pid, id, uid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
 }
 
-func isHelper(pid int, id string) bool {
+func isHelper(pid int, id string, uid int) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	return err == nil && strings.TrimRight(string(line), "\x00") == child.Name+"\x00"+id && ours(pid)
+	return err == nil && strings.TrimRight(string(line), "\x00") == child.Name+"\x00"+id && ours(pid, uid)
 }
 
 // ours keeps a session that named a process of its own like that from having
 // the node kill it, or wait for it: the outer process and pid 1 are the only
 // ones that stand in this process' own namespace or directly in the next.
-func ours(pid int) bool {
+func ours(pid, uid int) bool {
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
 		return false
 	}
+	owned, placed := false, false
 	for line := range strings.Lines(string(status)) {
-		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			all := strings.Fields(numbers)
-			return len(all) == 1 || all[len(all)-1] == "1"
+		name, rest, _ := strings.Cut(line, ":")
+		switch all := strings.Fields(rest); {
+		case len(all) == 0:
+		case name == "Uid": // real, effective, saved, of files
+			owned = all[0] == strconv.Itoa(uid)
+		case name == "NSpid":
+			placed = len(all) == 1 || all[len(all)-1] == "1"
 		}
 	}
-	return false
+	return owned && placed
 }
 
 // end kills one process by a descriptor, so that the number cannot come to
 // mean another one in between, and waits until it has gone.
-func end(ctx context.Context, pid int, id string) (bool, error) {
+func end(ctx context.Context, pid int, id string, uid int) (bool, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return false, nil
@@ -162,7 +175,7 @@ func end(ctx context.Context, pid int, id string) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	if !isHelper(pid, id) {
+	if !isHelper(pid, id, uid) {
 		return false, nil
 	}
 	err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
