@@ -8,7 +8,7 @@ import (
 // AskKind is what an [Ask] is about.
 type AskKind string
 
-// The kinds of things that need the person's approval (D10).
+// The kinds of things that need the person's approval.
 const (
 	AskHost   AskKind = "host"
 	AskSecret AskKind = "secret"

@@ -3,6 +3,7 @@ package policy
 import (
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,14 +89,7 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),    // Google over IPv6
 }
 
-func isMetadata(a netip.Addr) bool {
-	for _, m := range metadata {
-		if a == m {
-			return true
-		}
-	}
-	return false
-}
+func isMetadata(a netip.Addr) bool { return slices.Contains(metadata, a) }
 
 func checkRange(s string) *fault {
 	_, f := parseRange(s)

@@ -32,7 +32,7 @@ type Effective struct {
 	Secrets, SignIns []string
 	Ports            []uint16
 	Skills           []string
-	// Notes name each line of a layer that was refused or has no effect (B95).
+	// Notes name each line of a layer that was refused or has no effect.
 	Notes []Note
 
 	layers   []*layerIndex // those with a network key, from the highest
@@ -153,8 +153,8 @@ func (b *builder) note(l Layer, path, format string, args ...any) {
 	})
 }
 
-// addTool is D9: the lowest layer takes the tool's hosts in, unless it is a
-// hub's: what a hub allows is the hub's to say. ToolRefusals then names what is
+// addTool lets the lowest layer take the tool's hosts in, unless it is a hub's:
+// what a hub allows is the hub's to say. ToolRefusals then names what is
 // missing.
 func (b *builder) addTool(tool *ToolRules) {
 	if tool == nil || len(tool.Rules) == 0 {

@@ -214,7 +214,8 @@ func TestShowHasEveryLineWithItsSource(t *testing.T) {
 	golden(t, "testdata/show.txt", []byte(got.String()))
 }
 
-// TestLayersAgreeWithTheirMeaning holds Decide against the plain reading of D8.
+// TestLayersAgreeWithTheirMeaning holds Decide against the plain reading of
+// what layers mean together, which [plainly] spells out.
 func TestLayersAgreeWithTheirMeaning(t *testing.T) {
 	documents := []string{
 		`{}`, `{"network":{}}`,

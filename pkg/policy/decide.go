@@ -23,7 +23,7 @@ type Decision struct {
 	// path: some layer's matching rule limits them.
 	Inspect bool `json:"inspect,omitempty"`
 	// Raw says that the rule has "protocol": "tcp": any bytes may pass. Where
-	// it is false a tunnel must open with a ClientHello for Host (D11c).
+	// it is false a tunnel must open with a ClientHello for Host.
 	Raw bool `json:"raw,omitempty"`
 	// Addresses are ranges that the rules open beyond public addresses. The
 	// node's own setting must open them too.

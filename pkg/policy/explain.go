@@ -70,8 +70,8 @@ type Refusal struct {
 }
 
 // ToolRefusals lists which of the tool's own hosts some layer does not allow,
-// so that whoever starts the tool can name the missing rule (D9). Patterns
-// with stars are not listed.
+// so that whoever starts the tool can name the missing rule. Patterns with
+// stars are not listed.
 func (e *Effective) ToolRefusals() (out []Refusal) {
 	if e == nil || e.tool == nil {
 		return nil

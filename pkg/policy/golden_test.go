@@ -78,7 +78,7 @@ func sameKeys(t *testing.T, path string, k *key, schema map[string]any) int {
 }
 
 // TestEveryKeyReachesTheDocument fails when somebody adds a key to the table
-// and not to the document: it would be accepted and do nothing (B100).
+// and not to the document: it would be accepted and do nothing.
 func TestEveryKeyReachesTheDocument(t *testing.T) {
 	text, err := json.Marshal(parse(t, example))
 	if err != nil {

@@ -263,8 +263,8 @@ func (p hostPattern) matches(host string) bool {
 	return false
 }
 
-// hostService is the name under which a service of the host itself is reached
-// (D26). No wildcard means it.
+// hostService is the name under which a service of the host itself is reached.
+// No wildcard means it.
 const hostService = "host.mojoup.internal"
 
 func checkHostPattern(s string) *fault {

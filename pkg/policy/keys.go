@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -228,7 +229,7 @@ func (c *checker) array(n *node, k *key, path string) {
 }
 
 func (c *checker) str(n *node, k *key, path string) {
-	if len(k.values) > 0 && !contains(k.values, n.text) {
+	if len(k.values) > 0 && !slices.Contains(k.values, n.text) {
 		c.report(n.pos, path, didYouMean(n.text, k.values), "unknown value %s, valid is %s", strconv.QuoteToGraphic(clip(n.text)), list(quoteAll(k.values), "or"))
 		return
 	}
@@ -269,15 +270,6 @@ func find(keys []key, name string) *key {
 		}
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // clip keeps a foreign word from filling a screen.

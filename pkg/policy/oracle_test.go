@@ -94,7 +94,8 @@ func randomRequest(rnd *rand.Rand) Request {
 	return req
 }
 
-// plainly is D8, word by word.
+// plainly is the meaning of layers word by word: a request is allowed if and only
+// if every layer that speaks of the network allows it and none denies it.
 func plainly(layers []Layer, req Request) (d Decision) {
 	d.Raw = true
 	speaking := 0

@@ -75,7 +75,6 @@ func readPresets(src []byte) (Presets, error) {
 	}
 	c := &checker{file: "presets.json", errs: &Errors{}, at: map[string]Position{}}
 	table := presetsKey()
-	table.keys[0].name = "version"
 	if c.walk(root, &table, ""); c.errs.orNil() != nil {
 		return nil, c.errs
 	}

@@ -92,7 +92,7 @@ func (b *builder) set(l Layer, path, text string) {
 // Digest is the SHA-256 of everything that holds, presets written out, in
 // hexadecimal. Comments, order of keys and the place of a file do not change
 // it; a preset that grew does. With person and repository it is the key of an
-// approval (D10b).
+// approval.
 func (e *Effective) Digest() string {
 	type layerText struct {
 		Name        string
