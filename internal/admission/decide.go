@@ -62,7 +62,8 @@ func (m memoryRule) left(total int64) int64 {
 	return min(max(total/32, 128*mebi), 1024*mebi)
 }
 
-// held is what is still held back, at now, for a start that was let in at since.
+// held is what is still held back, in bytes, for a start of that age that needs
+// so much.
 func (m memoryRule) held(need int64, age time.Duration) int64 {
 	switch {
 	case age <= 0:

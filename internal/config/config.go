@@ -231,7 +231,7 @@ func trusted(path string, info fs.FileInfo, uid int) error {
 	owner, ok := ownerOf(info)
 	switch {
 	case !ok:
-		return &TrustError{File: path, Reason: "its owner is not known"}
+		return &TrustError{File: path, Reason: "its owner is not known", hint: "move it to a local disk, or name another file in MOJOUP_CONFIG"}
 	case owner != uid && owner != 0:
 		return &TrustError{File: path, Reason: fmt.Sprintf("it belongs to uid %d, not to uid %d or root", owner, uid), hint: "make it yours with chown, or name another file in MOJOUP_CONFIG"}
 	case othersWrite(info):

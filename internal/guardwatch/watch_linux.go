@@ -62,8 +62,9 @@ const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MO
 
 // Watch calls lost, once for each of these paths that is replaced or removed
 // from now on, until stop is called, which looks once more; after it has
-// returned lost is not called any more. It must return soon, and may not call the watcher. An error means
-// that not all of them are watched, stop is to be called all the same.
+// returned lost is not called any more. lost must return soon, and may not call
+// the watcher. An error means that not all of the paths are watched; stop is to
+// be called all the same.
 func (w *Watcher) Watch(paths []string, lost func(Lost)) (stop func(), err error) {
 	var mine []*guard
 	w.mu.Lock()

@@ -26,9 +26,8 @@ const maxFile = 8 << 20
 
 // Gather looks at the machine for a person with that home, whose environment
 // holds env (KEY=VALUE; PATH, the variables that name certificate authorities
-// and those that say where packages come from are read). What cannot be read counts as not there.
-//
-// trust keeps what takes long to read; nil keeps nothing.
+// and those that say where packages come from are read). What cannot be read
+// counts as not there. trust keeps what takes long to read; nil keeps nothing.
 func Gather(ctx context.Context, trust *Trust, home string, env []string) (plan.Host, error) {
 	h := plan.Host{OS: runtime.GOOS, At: map[string]plan.Node{}}
 	for _, path := range plan.Wanted(home, variable(env, "PATH")) {

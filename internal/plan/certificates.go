@@ -43,8 +43,9 @@ func (h Host) certificates() (joined, extra []byte) {
 	return JoinCertificates(append([][]byte{system}, h.ExtraCAs...)...), JoinCertificates(h.ExtraCAs...)
 }
 
-// JoinCertificates joins the certificates of several PEM texts, each once. Anything else
-// in them stays outside: a file that a variable names may hold a key as well.
+// JoinCertificates joins the certificates of several PEM texts, each once.
+// Anything else in them stays outside: a file that a variable names may hold a
+// key as well.
 func JoinCertificates(texts ...[]byte) []byte {
 	var out bytes.Buffer
 	seen := map[string]bool{}

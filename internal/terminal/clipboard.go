@@ -1,9 +1,11 @@
-// Package terminal promises that what a session writes to a person's terminal
-// cannot reach their clipboard, that the terminal can be given back as it was,
-// and that a key of the person's is found however the terminal spells it.
+// Package terminal promises that the control sequences between a session and a
+// person's terminal are read as terminals read them, however they are spelled.
 //
-// Nothing here draws or keeps a screen. What sequences mean is as in ECMA-48
-// and in xterm's "Control Sequences"; terminals are taken to speak UTF-8.
+// Three things are made of that: [Clipboard] leaves out what would reach the
+// person's clipboard, [Modes] gives the terminal back as it was, and [Keys]
+// finds what the person types to leave. Nothing here draws or keeps a screen.
+// What sequences mean is as in ECMA-48 and in xterm's "Control Sequences";
+// terminals are taken to speak UTF-8.
 package terminal
 
 import "io"
