@@ -13,12 +13,16 @@ struct failure {
 	const char *operand;
 };
 
+/* failure.c: writes down a system call's answer, and is -1. Everybody may call
+ * it, and it calls nobody. */
+int fail(struct failure *failure, uint32_t stage, long result, const char *operand);
+
 /* setup.c: carry out the operations; what it opens stays in *place. */
 struct place {
-	int root;     /* the new root directory */
-	int listener; /* to be handed to the node, or -1 */
-	int ruleset;  /* Landlock rules being collected, or -1 */
-	int domain;   /* Landlock rules that each command takes on, or -1 */
+	int root;	/* the new root directory */
+	int listener;	/* to be handed to the node, or -1 */
+	int ruleset;	/* Landlock rules being collected, or -1 */
+	int domain;	/* Landlock rules that each command takes on, or -1 */
 	uint64_t files; /* how many each command may have open, or 0 */
 };
 int set_up(struct place *place, const char *list, size_t size, struct failure *failure);
@@ -30,13 +34,5 @@ _Noreturn void run_probes(const char *list, size_t size, int out);
 /* namespace.c: what the outer process does before it forks. */
 int make_namespaces(uint32_t uid, uint32_t gid, struct failure *failure);
 long probe_listener(void);
-
-static inline int fail(struct failure *failure, uint32_t stage, long result, const char *operand)
-{
-	failure->stage = stage;
-	failure->error = (int32_t)-result;
-	failure->operand = operand;
-	return -1;
-}
 
 #endif
