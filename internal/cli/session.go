@@ -17,7 +17,7 @@ import (
 
 func newSession(p Process) *cobra.Command {
 	return group("session", "list, show and stop sessions",
-		newSessionList(p), newSessionShow(p), newSessionStop(p), newSessionAttach(p), newSessionExec(p), newSessionLogs(p))
+		newSessionList(p), newSessionShow(p), newSessionStop(p), newSessionAttach(p), newSessionExec(p), newSessionLogs(p), newSessionDiff(p))
 }
 
 func newSessionList(p Process) *cobra.Command {

@@ -24,6 +24,11 @@ func (c *Client) Exec(ctx context.Context, id string, req api.ExecRequest, s Str
 	return c.session(ctx, "sessions/"+url.PathEscape(id)+"/exec", api.FrameExec, req, s)
 }
 
+// Diff writes what has changed in a session's work tree since it began.
+func (c *Client) Diff(ctx context.Context, id string, req api.DiffRequest, s Streams) (api.Ended, error) {
+	return c.session(ctx, "sessions/"+url.PathEscape(id)+"/diff", api.FrameDiff, req, s)
+}
+
 // Events gives the log of a session to each, an event at a time, and with
 // follow what is added until the session has ended. It takes as long as that.
 func (c *Client) Events(ctx context.Context, id string, follow bool, each func(api.Event) error) error {

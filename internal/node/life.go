@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,6 +127,9 @@ func (l *life) record(ctx context.Context, p prepared) error {
 	}
 	err := l.n.store.CreateSession(ctx, l.row, undo)
 	l.publish()
+	if p.repository.GitDir != "" {
+		l.diary.note(api.EventHead, cmp.Or(p.repository.Head(), noCommit))
+	}
 	l.stage("journal")
 	return err
 }

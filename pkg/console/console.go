@@ -52,6 +52,8 @@ type Node interface {
 	Attach(ctx context.Context, c Caller, id string, req api.AttachRequest, s Stream) api.Ended
 	// Exec carries one more command in a live session to its end.
 	Exec(ctx context.Context, c Caller, id string, req api.ExecRequest, s Stream) api.Ended
+	// Diff writes what has changed in a session's work tree since it began.
+	Diff(ctx context.Context, c Caller, id string, req api.DiffRequest, s Stream) api.Ended
 	// Shutdown asks the node to end, its sessions first.
 	Shutdown(ctx context.Context, c Caller) error
 }
@@ -97,6 +99,7 @@ func newHandler(o Options, c *carried) http.Handler {
 	}))
 	mux.HandleFunc("POST /v1/sessions/{id}/attach", upgraded(h, api.FrameAttach, o.Node.Attach))
 	mux.HandleFunc("POST /v1/sessions/{id}/exec", upgraded(h, api.FrameExec, o.Node.Exec))
+	mux.HandleFunc("POST /v1/sessions/{id}/diff", upgraded(h, api.FrameDiff, o.Node.Diff))
 	mux.Handle("/", h.answer(func(*http.Request, Caller) (any, error) {
 		return nil, &api.Problem{Code: "unknown-request", Sentence: "this node does not know that request", Exit: 2,
 			Hint: "client and node may be of different versions: compare `mojoup-node version` with `mojoup-node status`"}

@@ -190,6 +190,13 @@ type ExecRequest struct {
 	Terminal  *Size    `json:"terminal,omitempty"`
 }
 
+// DiffRequest asks for what has changed since a session began; it is the first
+// frame of POST /v1/sessions/{id}/diff. Stdout is the difference, as git writes
+// it; names of files that git does not track come on stderr.
+type DiffRequest struct {
+	Stat bool `json:"stat,omitempty"` // a line for each file instead
+}
+
 // Size is a terminal's, in characters.
 type Size struct {
 	Columns uint16 `json:"columns"`

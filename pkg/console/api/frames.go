@@ -40,6 +40,7 @@ const (
 	FrameRun     FrameKind = 'r' // JSON RunRequest
 	FrameAttach  FrameKind = 'a' // JSON AttachRequest
 	FrameExec    FrameKind = 'x' // JSON ExecRequest
+	FrameDiff    FrameKind = 'f' // JSON DiffRequest
 	FrameDetach  FrameKind = 'd' // empty
 	FrameStarted FrameKind = 's' // JSON Started
 	FrameNotice  FrameKind = 'n' // one line for the person, UTF-8
