@@ -30,6 +30,18 @@ type box struct {
 // Listener accepts what programs inside send to the proxy's address.
 func (b *box) Listener() net.Listener { return b.listener }
 
+// Dial connects to what listens inside.
+func (b *box) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	if err := b.usable(ctx); err != nil {
+		return nil, err
+	}
+	conn, err := b.helper.Connect(ctx, port)
+	if errors.Is(err, child.ErrGone) {
+		err = sandbox.ErrGone
+	}
+	return conn, err
+}
+
 // Done is closed when every process inside has ended.
 func (b *box) Done() <-chan struct{} { return b.gone }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 )
 
@@ -210,4 +211,30 @@ func TestUser0HasAUsualProcessLimit(t *testing.T) {
 			t.Error("its group is not written down")
 		}
 	})
+}
+
+// TestForkBombWithoutAPolicy: nobody has asked for a limit, and the bomb still
+// ends at one of its own.
+func TestForkBombWithoutAPolicy(t *testing.T) {
+	kerneltest.Long(t)
+	e := engine(t)
+	neighbour := openBy(t, e, newWorld(t).spec())
+	alone := latency(t, neighbour)
+	bomb := openBy(t, e, newWorld(t).spec())
+	_, err := bomb.Exec(soon(t), sandbox.Command{Argv: []string{"bash", "-c", ":(){ :|:& };:; wait; sleep 600"}}, sandbox.Stdio{})
+	check(t, err)
+	threads := 0
+	eventually(t, func() bool {
+		threads = 0
+		for _, p := range processes(bomb.helper.PID()) {
+			threads += p.threads
+		}
+		return threads > e.machine.shares.processes/2
+	})
+	under := latency(t, neighbour)
+	t.Logf("%d processes; start and end of a small command, p95: %v alone, %v beside them", threads, alone, under)
+	if threads > e.machine.shares.processes {
+		t.Errorf("%d processes, more than the usual %d", threads, e.machine.shares.processes)
+	}
+	check(t, bomb.Remove(soon(t)))
 }

@@ -25,6 +25,9 @@ import (
 //	 |-- signal tag number ---------------------------------->|
 //	 |<- exited tag pid status -------------------------------|
 //	 |
+//	 |-- connect tag port six ------------------------------->|
+//	 |<- started tag [socket that connects] ------------------|
+//	 |
 //	 |-- (end of the socket) -------------------------------->| leaves, all inside die
 //
 // Either side's "failed tag stage errno operand" may stand where an answer
@@ -41,6 +44,7 @@ const (
 	msgExec       uint32 = 3
 	msgSignal     uint32 = 4
 	msgListener   uint32 = 5
+	msgConnect    uint32 = 6
 	msgSpawned    uint32 = 16
 	msgReady      uint32 = 17
 	msgFailed     uint32 = 18
@@ -171,6 +175,7 @@ const (
 	StageProgram          = "running"
 	StageNotify           = "installing a seccomp notification listener"
 	StageBusy             = "starting one more command"
+	StageConnect          = "connecting inside"
 )
 
 // stages is in the order of protocol.h; the numbers begin at one.
@@ -182,6 +187,7 @@ var stages = [...]string{
 	StageListen, StageHostname, StageRlimit, StageWrite, StageLandlock, StageRule,
 	StageCapabilities, StageNoNewPrivs, StageSeccomp, StageTerminal, StageStdio,
 	StageDir, StageProgram, StageNotify, StageBusy,
+	StageConnect,
 }
 
 func stageError(stage, errno int32, operand string) *StageError {

@@ -41,7 +41,7 @@ func TestProtocolIsTheHelpers(t *testing.T) {
 	ours := map[string]int{
 		"PROTOCOL_VERSION": protocolVersion,
 		"MSG_NAMESPACES":   int(msgNamespaces), "MSG_OPERATIONS": int(msgOperations), "MSG_EXEC": int(msgExec),
-		"MSG_SIGNAL": int(msgSignal), "MSG_LISTENER": int(msgListener), "MSG_SPAWNED": int(msgSpawned),
+		"MSG_SIGNAL": int(msgSignal), "MSG_LISTENER": int(msgListener), "MSG_CONNECT": int(msgConnect), "MSG_SPAWNED": int(msgSpawned),
 		"MSG_READY": int(msgReady), "MSG_FAILED": int(msgFailed), "MSG_STARTED": int(msgStarted), "MSG_EXITED": int(msgExited),
 		"EXEC_TERMINAL": int(execTerminal), "EXEC_PROBES": int(execProbes),
 		"OP_END": int(opEnd), "OP_ROOT": int(Root), "OP_DIR": int(Dir), "OP_FILE": int(File), "OP_LINK": int(Link),

@@ -364,6 +364,17 @@ static void pass_on(const struct message *m)
 			sys(__NR_kill, -running[i].pid, m->a);
 }
 
+static void hand_connection(const struct message *m)
+{
+	long fd = connect_inside(m->a, m->b);
+	if (fd < 0) {
+		answer(MSG_FAILED, m->tag, STAGE_CONNECT, (int32_t)-fd, 0, -1);
+		return;
+	}
+	answer(MSG_STARTED, m->tag, 0, 0, 0, (int)fd);
+	sys(__NR_close, fd);
+}
+
 _Noreturn static void serve(const struct place *place, int children)
 {
 	struct {
@@ -388,6 +399,8 @@ _Noreturn static void serve(const struct place *place, int children)
 			execute(place, &p);
 		else if (p.message.type == MSG_SIGNAL)
 			pass_on(&p.message);
+		else if (p.message.type == MSG_CONNECT)
+			hand_connection(&p.message);
 		discard(&p);
 	}
 }

@@ -31,6 +31,9 @@ long drop_capabilities(void);
 /* probe.c: system calls on behalf of a check, sealed as a command is. */
 _Noreturn void run_probes(const char *list, size_t size, int out);
 
+/* connect.c: a socket that connects to a port inside, or a negative errno. */
+long connect_inside(int port, int six);
+
 /* namespace.c: what the outer process does before it forks. */
 int make_namespaces(uint32_t uid, uint32_t gid, struct failure *failure);
 long probe_listener(void);

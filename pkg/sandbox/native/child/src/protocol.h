@@ -17,6 +17,7 @@
 #define MSG_EXEC       3
 #define MSG_SIGNAL     4
 #define MSG_LISTENER   5
+#define MSG_CONNECT    6
 #define MSG_SPAWNED    16
 #define MSG_READY      17
 #define MSG_FAILED     18
@@ -98,6 +99,7 @@
 #define STAGE_PROGRAM    34
 #define STAGE_NOTIFY     35
 #define STAGE_BUSY       36
+#define STAGE_CONNECT    37
 
 /* Probes: how one argument of a probed system call is to be understood. */
 #define ARG_NUMBER 0 /* as it is */
