@@ -46,6 +46,58 @@ func TestLinksInDocsLead(t *testing.T) {
 	}
 }
 
+// TestEveryPackageHasItsRoom keeps the table of rooms whole: each package two
+// folders deep has a row, and the others lie below one.
+func TestEveryPackageHasItsRoom(t *testing.T) {
+	page, err := os.ReadFile("../../docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rooms := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z/-]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		rooms[row[1]] = true
+	}
+	if len(rooms) < 20 {
+		t.Fatalf("the page has %d rooms", len(rooms))
+	}
+	_, docs := packages(t)
+	for dir := range docs {
+		parts := strings.SplitN(filepath.ToSlash(dir), "/", 3)
+		if len(parts) > 1 && !rooms[parts[0]+"/"+parts[1]] {
+			t.Errorf("docs/ARCHITECTURE.md has no row for %s", dir)
+		}
+	}
+	for room := range rooms {
+		if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(room))); err != nil {
+			t.Errorf("docs/ARCHITECTURE.md has a row for %s, which is not there", room)
+		}
+	}
+}
+
+// TestCodesAreSpelledAlike: codes for programs are lower case words joined by
+// '-', wherever they are given.
+func TestCodesAreSpelledAlike(t *testing.T) {
+	given := regexp.MustCompile(`(?:Code\(\) string\s*\{ return |\bCode[A-Z]\w* *= |\bWithCode\(|api\.Problem\{Code: |\bKind = )"([^"]*)"`)
+	form := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
+	found := 0
+	walk(t, ".go", func(path string, text []byte) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for _, m := range given.FindAllSubmatch(text, -1) {
+			if strings.Contains(path, "config/kind.go") {
+				continue // kinds of settings, which are for people
+			}
+			if found++; !form.Match(m[1]) {
+				t.Errorf("%s: code %q", path, m[1])
+			}
+		}
+	})
+	if found < 30 {
+		t.Fatalf("found %d codes", found)
+	}
+}
+
 func goSources(t *testing.T) string {
 	var all strings.Builder
 	walk(t, ".go", func(_ string, text []byte) { all.Write(text) })
