@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -161,28 +160,4 @@ func Find(ctx context.Context, name string, env Env) (Found, error) {
 		env.keep(l, f)
 	}
 	return f, nil
-}
-
-// FindAll asks for several registries side by side. The maps hold each name
-// once, in one of the two.
-func FindAll(ctx context.Context, names []string, env Env) (map[string]Found, map[string]error) {
-	var (
-		wg sync.WaitGroup
-		mu sync.Mutex // guards the two maps
-	)
-	found, failed := map[string]Found{}, map[string]error{}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		wg.Go(func() {
-			f, err := Find(ctx, name, env)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed[name] = err
-				return
-			}
-			found[name] = f
-		})
-	}
-	wg.Wait()
-	return found, failed
 }

@@ -49,14 +49,6 @@ func States() []State {
 	return []State{Asked, Queued, Staging, Starting, Running, Stopping, Gone, Failed, Lost}
 }
 
-// ParseState checks a state that came from outside.
-func ParseState(s string) (State, error) {
-	if _, ok := moves[State(s)]; !ok {
-		return "", fmt.Errorf("%q is not a state of a session", s)
-	}
-	return State(s), nil
-}
-
 // Live reports whether the session has not ended. No state at all is not live.
 func (s State) Live() bool { return len(moves[s]) > 0 }
 
