@@ -65,7 +65,7 @@ func (e *WaitedError) Error() string {
 }
 
 // Code is for programs.
-func (*WaitedError) Code() string { return "no_free_slot" }
+func (*WaitedError) Code() string { return "no-free-slot" }
 
 // Exit is that of a session which the node could not run.
 func (*WaitedError) Exit() int { return 125 }

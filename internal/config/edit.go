@@ -30,7 +30,7 @@ type EditError struct {
 func (e *EditError) Error() string { return e.Place + ": " + e.Reason }
 
 // Code is for programs.
-func (e *EditError) Code() string { return "config_edit" }
+func (e *EditError) Code() string { return "config-edit" }
 
 // Exit is that of a command that cannot be carried out as given.
 func (e *EditError) Exit() int { return exitUsage }

@@ -40,7 +40,7 @@ func (e *KeyError) Hint() string {
 }
 
 // Code is for programs.
-func (e *KeyError) Code() string { return "setting_unknown" }
+func (e *KeyError) Code() string { return "setting-unknown" }
 
 // Exit is that of wrong usage.
 func (e *KeyError) Exit() int { return exitUsage }
@@ -57,7 +57,7 @@ func (e *ValueError) Error() string {
 }
 
 // Code is for programs.
-func (e *ValueError) Code() string { return "setting_invalid" }
+func (e *ValueError) Code() string { return "setting-invalid" }
 
 // Exit is that of wrong usage.
 func (e *ValueError) Exit() int { return exitUsage }
@@ -81,7 +81,7 @@ func (e *PlaceError) Error() string {
 func (e *PlaceError) Unwrap() error { return e.Err }
 
 // Code is for programs.
-func (e *PlaceError) Code() string { return "config_invalid" }
+func (e *PlaceError) Code() string { return "config-invalid" }
 
 // Exit is that of not having found out.
 func (e *PlaceError) Exit() int { return exitUnknown }
@@ -98,7 +98,7 @@ func (e *SyntaxError) Error() string {
 }
 
 // Code is for programs.
-func (e *SyntaxError) Code() string { return "config_invalid" }
+func (e *SyntaxError) Code() string { return "config-invalid" }
 
 // Exit is that of not having found out.
 func (e *SyntaxError) Exit() int { return exitUnknown }
@@ -125,7 +125,7 @@ func (e *FileError) Error() string {
 func (e *FileError) Unwrap() error { return e.Err }
 
 // Code is for programs.
-func (e *FileError) Code() string { return "config_file" }
+func (e *FileError) Code() string { return "config-file" }
 
 // Exit is that of not having found out.
 func (e *FileError) Exit() int { return exitUnknown }

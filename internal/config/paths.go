@@ -59,7 +59,7 @@ func (e *PathError) Error() string {
 }
 
 // Code is for programs.
-func (e *PathError) Code() string { return "path_unusable" }
+func (e *PathError) Code() string { return "path-unusable" }
 
 // Exit is that of not having found out.
 func (e *PathError) Exit() int { return exitUnknown }

@@ -5,7 +5,7 @@
 // an error of theirs has more to say, it has one or more of the methods
 //
 //	Hint() string  // the next step, without a full stop
-//	Code() string  // for programs: lower case words joined by '_'
+//	Code() string  // for programs: lower case words joined by '-'
 //	Exit() int     // one of the exit codes below
 //
 // which [As] finds however deep the error is wrapped.
@@ -37,7 +37,7 @@ const (
 	CodeUsage     = "usage"
 	CodeNegative  = "negative"
 	CodeUnknown   = "unknown"
-	CodeCannotRun = "cannot_run"
+	CodeCannotRun = "cannot-run"
 	CodeExec      = "exec"
 	CodeCancelled = "cancelled"
 	CodeTimeout   = "timeout"

@@ -40,7 +40,7 @@ func TestAs(t *testing.T) {
 		{"NotExecutable", &sandbox.ExecError{Program: "x", Code: 126, Err: fs.ErrPermission}, Fault{Code: "exec", Sentence: "x: permission denied", Exit: 126}},
 		{"Cancelled", fmt.Errorf("waiting: %w", context.Canceled), Fault{Code: "cancelled", Sentence: "waiting: context canceled", Exit: 3}},
 		{"Timeout", context.DeadlineExceeded, Fault{Code: "timeout", Sentence: "context deadline exceeded", Exit: 3}},
-		{"WrappedFault", fmt.Errorf("asking: %w", CannotRun("no room").WithHint("stop one")), Fault{Code: "cannot_run", Sentence: "asking: no room", Hint: "stop one", Exit: 125}},
+		{"WrappedFault", fmt.Errorf("asking: %w", CannotRun("no room").WithHint("stop one")), Fault{Code: "cannot-run", Sentence: "asking: no room", Hint: "stop one", Exit: 125}},
 		{"Problem", &api.Problem{Code: "full", Sentence: "no room", Hint: "stop one", Exit: 125}, Fault{Code: "full", Sentence: "no room", Hint: "stop one", Exit: 125}},
 		{"ProblemWithoutExit", &api.Problem{Sentence: "no room"}, Fault{Code: "internal", Sentence: "no room", Exit: 3}},
 		{"Joined", errors.Join(errors.New("one"), &spoken{hint: "lift it"}), Fault{Code: "internal", Sentence: "one the lid is shut", Hint: "lift it", Exit: 3}},

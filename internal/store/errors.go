@@ -15,15 +15,15 @@ import (
 type Kind string
 
 const (
-	Unusable Kind = "store_unusable"  // the directory or file is not what it must be
-	Denied   Kind = "store_denied"    // this user may not write it
-	ReadOnly Kind = "store_read_only" // nobody may write it
-	Full     Kind = "store_full"      // the disk is full
-	Remote   Kind = "store_remote"    // on a network file system
-	Corrupt  Kind = "store_corrupt"   // not a database, or a damaged one
-	Foreign  Kind = "store_foreign"   // a database of another program
-	Newer    Kind = "store_newer"     // made by a newer mojoup-node
-	Busy     Kind = "store_busy"      // another process does not let go of it
+	Unusable Kind = "store-unusable"  // the directory or file is not what it must be
+	Denied   Kind = "store-denied"    // this user may not write it
+	ReadOnly Kind = "store-read-only" // nobody may write it
+	Full     Kind = "store-full"      // the disk is full
+	Remote   Kind = "store-remote"    // on a network file system
+	Corrupt  Kind = "store-corrupt"   // not a database, or a damaged one
+	Foreign  Kind = "store-foreign"   // a database of another program
+	Newer    Kind = "store-newer"     // made by a newer mojoup-node
+	Busy     Kind = "store-busy"      // another process does not let go of it
 )
 
 // An Error says why the store cannot be used.
@@ -75,7 +75,7 @@ type NotFoundError struct {
 func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no %s %s", e.What, e.ID) }
 
 // Code is for programs.
-func (e *NotFoundError) Code() string { return "not_found" }
+func (e *NotFoundError) Code() string { return "not-found" }
 
 // Hint says where to look.
 func (e *NotFoundError) Hint() string {

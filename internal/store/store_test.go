@@ -337,7 +337,7 @@ func TestSessionsFilter(t *testing.T) {
 		}
 	}
 	var missing *NotFoundError
-	if _, err := s.Session(ctx, "none"); !errors.As(err, &missing) || missing.Code() != "not_found" {
+	if _, err := s.Session(ctx, "none"); !errors.As(err, &missing) || missing.Code() != "not-found" {
 		t.Errorf("%v", err)
 	}
 }
