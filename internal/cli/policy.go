@@ -189,7 +189,7 @@ func parseTarget(text, method string) (policy.Request, error) {
 		return policy.Request{}, fault.Usage("methods are compared exactly: write %s, not %s", up, method)
 	}
 	req := policy.Request{Method: method}
-	host, port, path := text, "", ""
+	var host, port, path string
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
 		u, err := url.Parse(text)
 		scheme = strings.ToLower(scheme)
