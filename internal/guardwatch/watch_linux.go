@@ -188,11 +188,15 @@ func (w *Watcher) examine(dirs map[int32]bool) {
 	}
 }
 
+// examine tells a loss once. Where the path cannot be looked at, because a
+// session took the right to from its own tree, nothing is known, and no mount
+// ends by that.
 func (g *guard) examine() {
 	now, err := look(g.path)
-	if g.told || err == nil && now == g.before {
+	away := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+	if g.told || err == nil && now == g.before || err != nil && !away {
 		return
 	}
 	g.told = true
-	g.lost(Lost{Path: g.path, At: time.Now(), Gone: err != nil})
+	g.lost(Lost{Path: g.path, At: time.Now(), Gone: away})
 }

@@ -3,7 +3,10 @@ package guardwatch
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,5 +126,52 @@ func TestWhatCannotBeWatchedIsSaid(t *testing.T) {
 	must(t, w.Close())
 	if _, err := w.Watch([]string{dir}, nil); err == nil {
 		t.Error("a closed watcher watches")
+	}
+}
+
+// TestTakenRightsAreNoLoss: a session can take the right to look from its own
+// tree. That ends no mount, and what the host did meanwhile is found later.
+func TestTakenRightsAreNoLoss(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asNobody(t)
+		return
+	}
+	dir := place(t)
+	w := New(nil)
+	lost, stop := watch(t, w, dir+"/git/config", dir+"/git/hooks")
+	must(t, os.Chmod(dir+"/git", 0))
+	stop()
+	lost2, stop2 := func() (chan Lost, func()) {
+		must(t, os.Chmod(dir+"/git", 0o755))
+		return watch(t, w, dir+"/git/config", dir+"/git/hooks")
+	}()
+	must(t, os.Chmod(dir+"/git", 0))
+	w.examine(map[int32]bool{-1: true})
+	must(t, os.Chmod(dir+"/git", 0o755))
+	must(t, os.Remove(dir+"/git/config"))
+	stop2()
+	if len(lost) != 0 || len(lost2) != 1 {
+		t.Errorf("%d and %d losses were told, want 0 and 1", len(lost), len(lost2))
+	}
+	must(t, w.Close())
+}
+
+// asNobody runs this test again with a user's rights: root has all.
+func asNobody(t *testing.T) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	bin := t.TempDir() + "/test"
+	content, err := os.ReadFile(self)
+	must(t, err)
+	must(t, os.WriteFile(bin, content, 0o755))
+	for dir := filepath.Dir(bin); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		must(t, os.Chmod(dir, 0o755))
+	}
+	cmd := exec.Command(bin, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("as nobody: %v\n%s", err, out)
 	}
 }

@@ -89,7 +89,13 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 		if err != nil {
 			return nil, err
 		}
-		if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil && p.isStill(parent, lock) {
+		locked := unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
+		still, err := p.isStill(parent, lock)
+		if err != nil {
+			lock.Close()
+			return nil, err
+		}
+		if locked && still {
 			h := &hold{placeholder: p, lock: lock, made: made}
 			if p.shelter == "" {
 				return h, nil
@@ -145,10 +151,26 @@ func (p placeholder) open(parent int) (*os.File, error) {
 }
 
 // isStill reports whether the name stands for what was opened.
-func (p placeholder) isStill(parent int, file *os.File) bool {
+func (p placeholder) isStill(parent int, file *os.File) (bool, error) {
 	var named, opened unix.Stat_t
-	return unix.Fstatat(parent, path.Base(p.path), &named, unix.AT_SYMLINK_NOFOLLOW) == nil &&
-		unix.Fstat(int(file.Fd()), &opened) == nil && named.Dev == opened.Dev && named.Ino == opened.Ino
+	if err := unix.Fstatat(parent, path.Base(p.path), &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if gone(err) {
+			err = nil
+		}
+		return false, err
+	}
+	if err := unix.Fstat(int(file.Fd()), &opened); err != nil {
+		return false, err
+	}
+	return named.Dev == opened.Dev && named.Ino == opened.Ino, nil
+}
+
+// gone reports whether an error says that nothing of ours stands at a path any
+// more: there is nothing, or what no placeholder is. Any other error, such as
+// the want of a right that a session took from its tree with chmod, says
+// nothing about that, and leaves the undo for later.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO)
 }
 
 // release gives the lock back and takes the placeholder away, unless another
@@ -164,7 +186,7 @@ func (h *hold) release() (removed bool, err error) {
 // sweep takes away what a dead node has left.
 func (p placeholder) sweep() (removed bool, err error) {
 	parent, err := p.parent()
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+	if gone(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -172,20 +194,40 @@ func (p placeholder) sweep() (removed bool, err error) {
 	}
 	defer unix.Close(parent)
 	file, err := p.open(parent)
-	if err != nil {
+	if gone(err) || err != nil && p.foreign(parent) {
 		return false, nil // gone, or something else stands there now
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking at the placeholder %s: %w", p.path, err)
 	}
 	defer file.Close()
 	return p.remove(file)
 }
 
+// foreign reports whether what stands there is somebody else's.
+func (p placeholder) foreign(parent int) bool {
+	var stat unix.Stat_t
+	err := unix.Fstatat(parent, path.Base(p.path), &stat, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && int(stat.Uid) != os.Geteuid()
+}
+
 func (p placeholder) remove(file *os.File) (removed bool, err error) {
 	parent, err := p.parent()
-	if err != nil {
+	if gone(err) {
 		return false, nil // its directory has gone, and it with that
 	}
+	if err != nil {
+		return false, fmt.Errorf("removing the placeholder %s: %w", p.path, err)
+	}
 	defer unix.Close(parent)
-	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !p.isStill(parent, file) {
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil // another sandbox uses it
+	} else if err != nil {
+		return false, fmt.Errorf("locking the placeholder %s: %w", p.path, err)
+	}
+	if still, err := p.isStill(parent, file); err != nil {
+		return false, fmt.Errorf("removing the placeholder %s: %w", p.path, err)
+	} else if !still {
 		return false, nil
 	}
 	if p.shelter != "" {

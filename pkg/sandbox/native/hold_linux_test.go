@@ -1,0 +1,98 @@
+package native
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
+)
+
+// TestTakenRightsLeaveTheUndo: a session that takes the rights from its own
+// tree, at the top or in .git, must not have its residue forgotten.
+func TestTakenRightsLeaveTheUndo(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asNobody(t)
+		return
+	}
+	for _, taken := range []string{"", ".git"} {
+		for _, mode := range []os.FileMode{0, 0o400, 0o600, 0o500} {
+			if taken == "" && mode == 0o500 {
+				continue // nothing has to be written at the top here
+			}
+			top := filepath.Join(t.TempDir(), "repo")
+			git := filepath.Join(top, ".git")
+			check(t, os.MkdirAll(git, 0o755))
+			check(t, os.WriteFile(filepath.Join(git, "config"), []byte("x"), 0o644))
+			spec := sandbox.Spec{
+				Mounts: []sandbox.Mount{{Kind: sandbox.Bind, Source: top, Target: top, Access: sandbox.ReadWrite}},
+				Protect: []sandbox.Protection{
+					{Path: filepath.Join(git, "config"), Guard: sandbox.Shelter}, {Path: filepath.Join(git, "hooks"), Guard: sandbox.HoldDir},
+					{Path: filepath.Join(git, "commondir"), Guard: sandbox.HoldFile, Content: "."},
+				},
+			}
+			held, err := holdAll(spec)
+			check(t, err)
+			in := filepath.Join(top, taken)
+			check(t, os.Chmod(in, mode))
+			for i := len(held) - 1; i >= 0; i-- {
+				if _, err := held[i].release(); !errors.Is(err, unix.EACCES) {
+					t.Errorf("%q with mode %o: the release of %s says %v", taken, mode, held[i].path, err)
+				}
+			}
+			e := &Engine{groups: &cgroup.Host{}}
+			undo := e.Undo(spec)
+			for _, u := range undo {
+				if u.Kind == undoHelper {
+					continue
+				}
+				if did, err := e.Sweep(t.Context(), u); !errors.Is(err, unix.EACCES) {
+					t.Errorf("%q with mode %o: a sweep of %s says %q, %v", taken, mode, u.Path, did, err)
+				}
+			}
+			check(t, os.Chmod(in, 0o755))
+			for _, u := range undo {
+				if u.Kind == undoHelper {
+					continue
+				}
+				if did, err := e.Sweep(t.Context(), u); did == "" || err != nil {
+					t.Errorf("%q: a later sweep of %s says %q, %v", taken, u.Path, did, err)
+				}
+			}
+			names := []string{}
+			entries, err := os.ReadDir(git)
+			check(t, err)
+			for _, e := range entries {
+				names = append(names, e.Name())
+			}
+			if info, err := os.Lstat(filepath.Join(git, "config")); strings.Join(names, " ") != "config" || err != nil || !info.Mode().IsRegular() {
+				t.Errorf("%q with mode %o: left are %q", taken, mode, names)
+			}
+		}
+	}
+}
+
+// asNobody runs this test again with a user's rights: root has all.
+func asNobody(t *testing.T) {
+	t.Helper()
+	self, err := os.ReadFile("/proc/self/exe")
+	check(t, err)
+	bin := filepath.Join(t.TempDir(), "test")
+	check(t, os.WriteFile(bin, self, 0o755))
+	for dir := filepath.Dir(bin); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		check(t, os.Chmod(dir, 0o755))
+	}
+	cmd := exec.CommandContext(t.Context(), bin, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("as nobody: %v\n%s", err, out)
+	}
+}
