@@ -88,15 +88,7 @@ func (n *Node) Sessions(ctx context.Context, c console.Caller, past bool) ([]api
 		defer n.mu.Unlock()
 		return n.liveLocked(), nil
 	}
-	rows, err := n.store.Sessions(ctx, store.Filter{Which: store.Past, Limit: listed})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]api.Session, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, r.API())
-	}
-	return out, nil
+	return n.past(ctx)
 }
 
 // Session shows one session, live or past, with its last thousand verdicts.
@@ -112,8 +104,14 @@ func (n *Node) Session(ctx context.Context, c console.Caller, id string) (api.Se
 	if err != nil {
 		return api.Session{}, err
 	}
-	s.Verdicts, err = n.outcomes(ctx, sid)
-	return s, err
+	n.flush(ctx)
+	if err := detail(ctx, n.store, &s); err != nil {
+		return api.Session{}, err
+	}
+	if n.unwritable.Load() {
+		s.Notices = append(s.Notices, "some verdicts may be missing here: "+unrecorded)
+	}
+	return s, nil
 }
 
 func (n *Node) find(ctx context.Context, id session.ID) (api.Session, error) {
@@ -125,7 +123,7 @@ func (n *Node) find(ctx context.Context, id session.ID) (api.Session, error) {
 			return s, nil
 		}
 	}
-	row, err := n.store.Session(ctx, id)
+	row, err := n.rowOf(ctx, id)
 	if _, ok := errors.AsType[*store.NotFoundError](err); ok {
 		return api.Session{}, unknownSession(string(id))
 	}

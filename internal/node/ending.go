@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -117,22 +118,40 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 		end = refused(err)
 		to, reason = session.Failed, end.Problem.Sentence
 	}
+	if l.wasClosed.Load() {
+		l.closing = append(l.closing, "for some time nothing could get out: "+unrecorded)
+	}
 	end.Notices = append(end.Notices, l.closing...)
 	if left != nil {
 		to, reason = session.Failed, left.Error()
 		end.Notices = append(end.Notices, "warning: "+left.Error(), fault.As(left).Hint)
 	}
-	merr := l.move(last, to, func(row *store.Session) {
-		row.Ended, row.Reason, row.Stages = time.Now(), reason, l.stages
-		row.Notices = withAll(row.Notices, l.closing)
-		if end.Problem == nil {
-			row.ExitCode = &code
-		}
-	})
-	if merr != nil {
+	row := l.row
+	row.State, row.Ended, row.Reason, row.Stages = to, time.Now(), reason, l.stages
+	row.Notices = withAll(row.Notices, l.closing)
+	if end.Problem == nil {
+		row.ExitCode = &code
+	}
+	row.Allowed, row.Denied = int(l.allowed.Load()), int(l.denied.Load())
+	if merr := l.n.writeEnd(last, row); merr != nil {
 		l.n.log.Error("writing the end of a session down", "session", l.id, "err", merr)
+		l.n.remember(row)
+	}
+	l.row = row
+	l.publish()
+	if line := deniedLine(row); line != "" {
+		end.Notices = append(end.Notices, line)
 	}
 	return end
+}
+
+// deniedLine says at the end of a session that something was denied: a tool
+// may have kept that to itself.
+func deniedLine(s store.Session) string {
+	if s.Denied == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: mojoup-node session show %s", counted(s.Denied, "request was denied", "requests were denied"), s.ID)
 }
 
 // endedEarly is the end of a session that was ended before its command was.

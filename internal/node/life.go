@@ -38,9 +38,11 @@ type life struct {
 	ended   api.Ended     // once gone is closed
 	allowed atomic.Int64
 	denied  atomic.Int64
-	closing []string // lines about what limits did to the session, and about what it left
-	inside  atomic.Pointer[inside]
-	cause   string // the limit that ended the command, in words
+	// wasClosed says that something was asked while the way out was closed.
+	wasClosed atomic.Bool
+	closing   []string // lines about what limits did to the session, and about what it left
+	inside    atomic.Pointer[inside]
+	cause     string // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -181,6 +183,7 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 	done.Go(func() {
 		err := l.n.proxy.Serve(serving, ln, egress.Session{
 			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
+			Closed: l.wayClosed, Failed: l.failed,
 		})
 		if err != nil && serving.Err() == nil {
 			l.n.log.Error("way out", "session", l.id, "err", err)

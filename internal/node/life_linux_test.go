@@ -63,6 +63,7 @@ func TestB63EveryStateHasAWayOut(t *testing.T) {
 		"stopped":  func(t *testing.T, r *running, _ *asked, id string) { must(t, r.client.Stop(t.Context(), id)) },
 		"shutdown": func(t *testing.T, r *running, _ *asked, _ string) { must(t, r.client.Shutdown(t.Context())) },
 		"gone":     func(_ *testing.T, _ *running, a *asked, _ string) { a.gone() },
+		"told":     func(_ *testing.T, r *running, _ *asked, _ string) { r.end() }, // as by SIGTERM
 	}
 	for _, step := range []string{"prepare", "check", "exec", "wait", "remove"} {
 		for _, deaf := range []bool{false, true} {

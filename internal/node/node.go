@@ -14,6 +14,7 @@ import (
 	"os/user"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/admission"
@@ -75,6 +76,9 @@ type Node struct {
 
 	records chan recorded // verdicts on their way to the store
 	written chan struct{} // closed when nobody writes them any more
+	// unwritable says that verdicts cannot be written: the ways out are closed.
+	unwritable atomic.Bool
+	telling    sync.WaitGroup // lines on their way to those who look at sessions
 
 	examined chan struct{} // closed once report is set
 	report   capability.Report
@@ -85,6 +89,7 @@ type Node struct {
 	stopping bool
 	changed  chan struct{} // closed and replaced when a session begins or ends
 	repaired []string
+	ends     []store.Session // that could not be written down yet, the oldest first
 	end      context.CancelCauseFunc
 }
 
@@ -224,6 +229,8 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	parts.Wait()
 	close(unwritten)
 	writer.Wait()
+	n.writeEnds(context.WithoutCancel(ctx))
+	n.telling.Wait()
 	n.log.Info("node ends", "because", cause)
 	if errors.Is(cause, errEnough) || errors.Is(cause, errAsked) || errors.Is(cause, context.Canceled) {
 		return nil

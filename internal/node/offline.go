@@ -67,8 +67,7 @@ func (o Offline) Session(ctx context.Context, id string) (api.Session, error) {
 			return err
 		}
 		out = row.API()
-		out.Verdicts, err = outcomesOf(ctx, s, sid)
-		return err
+		return detail(ctx, s, &out)
 	})
 	if _, absent := errors.AsType[*store.NotFoundError](err); absent || err == nil && out.ID == "" {
 		return out, unknownSession(id)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/egress"
-	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -26,9 +25,16 @@ func (l *life) verdict(v egress.Verdict) {
 	} else {
 		l.denied.Add(1)
 	}
-	r := recorded{verdict: store.Verdict{Session: l.id, Outcome: api.Outcome{
+	l.hand(v, false)
+}
+
+// failed is egress.Session.Failed: what an allow came to.
+func (l *life) failed(v egress.Verdict) { l.hand(v, true) }
+
+func (l *life) hand(v egress.Verdict, again bool) {
+	r := recorded{verdict: store.Verdict{Session: l.id, Again: again, Outcome: api.Outcome{
 		ID: v.ID, Time: v.Time, Allowed: v.Allowed, Host: v.Host, Port: int(v.Port),
-		Method: v.Method, Path: v.Path, Rule: v.Rule, Layer: v.Layer, Reason: v.Reason,
+		Method: v.Method, Path: v.Path, Rule: v.Rule, Layer: v.Layer, Reason: v.Reason, Failure: v.Failure,
 	}}}
 	select {
 	case l.n.records <- r:
@@ -56,39 +62,6 @@ func (n *Node) flush(ctx context.Context) {
 // gatherFor is how long the writer gathers verdicts for one transaction.
 const gatherFor = 20 * time.Millisecond
 
-// writeRecords writes verdicts until told to end, a batch at a time: nobody on
-// the way out ever waits for the disk.
-func (n *Node) writeRecords(ctx context.Context, end <-chan struct{}) {
-	defer close(n.written)
-	for {
-		select {
-		case first := <-n.records:
-			n.writeBatch(ctx, first)
-		case <-end:
-			for {
-				select {
-				case first := <-n.records:
-					n.writeBatch(ctx, first)
-				default:
-					return
-				}
-			}
-		}
-	}
-}
-
-func (n *Node) writeBatch(ctx context.Context, first recorded) {
-	batch, waiting := gather(first, n.records)
-	if len(batch) > 0 {
-		if err := n.store.AddVerdicts(ctx, batch); err != nil {
-			n.log.Error("recording verdicts", "count", len(batch), "err", err)
-		}
-	}
-	for _, w := range waiting {
-		close(w)
-	}
-}
-
 // gather takes what follows the first record: whatever is there, and what
 // comes within gatherFor unless somebody waits for the writing.
 func gather(first recorded, more <-chan recorded) (batch []store.Verdict, waiting []chan<- struct{}) {
@@ -98,7 +71,7 @@ func gather(first recorded, more <-chan recorded) (batch []store.Verdict, waitin
 		if r.flushed != nil {
 			return batch, append(waiting, r.flushed)
 		}
-		if batch = append(batch, r.verdict); len(batch) == 512 {
+		if batch = append(batch, r.verdict); len(batch) == batchSize {
 			return batch, waiting
 		}
 		select {
@@ -107,23 +80,4 @@ func gather(first recorded, more <-chan recorded) (batch []store.Verdict, waitin
 			return batch, waiting
 		}
 	}
-}
-
-// outcomes are the last verdicts of a session.
-func (n *Node) outcomes(ctx context.Context, id session.ID) ([]api.Outcome, error) {
-	n.flush(ctx)
-	return outcomesOf(ctx, n.store, id)
-}
-
-// outcomesOf reads the last verdicts of a session.
-func outcomesOf(ctx context.Context, s *store.Store, id session.ID) ([]api.Outcome, error) {
-	rows, err := s.Verdicts(ctx, id, 1000)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]api.Outcome, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, r.Outcome)
-	}
-	return out, nil
 }

@@ -93,6 +93,7 @@ func (n *Node) sweepLater(ctx context.Context) {
 		select {
 		case <-again.C:
 			n.sweepLeftovers(ctx)
+			n.writeEnds(ctx)
 		case <-ctx.Done():
 			return
 		}
