@@ -300,19 +300,6 @@ func (d *Door) Queue() []Waiting {
 	return out
 }
 
-// SetQueue changes how many of a kind may wait. Whoever waits already stays.
-func (d *Door) SetQueue(k Kind, n int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l, ok := d.book.limits[k]
-	if !ok || n < 0 {
-		return fmt.Errorf("BUG: queue of %d for kind %q", n, k)
-	}
-	l.Queue = n
-	d.book.limits[k] = l
-	return nil
-}
-
 // Ticket is one slot.
 type Ticket struct {
 	d *Door

@@ -266,32 +266,6 @@ func TestTellsNoMoreThanAnybodyWantsToRead(t *testing.T) {
 	})
 }
 
-func TestSetQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := door(t, Memory{}, map[Kind]Limits{task: {Max: 1, One: "x", Many: "xs"}})
-		first, _ := d.Enter(t.Context(), Request{Kind: task}, nil)
-		if err := start(t.Context(), d, Request{Kind: task}, 0); err == nil || !strings.HasSuffix(err.Error(), ", 0 already waiting") {
-			t.Errorf("without a queue: %v", err)
-		}
-		if err := d.SetQueue(task, 1); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error)
-		go func() { done <- start(t.Context(), d, Request{Kind: task}, 0) }()
-		synctest.Wait()
-		if err := d.SetQueue(task, 0); err != nil || len(d.Queue()) != 1 {
-			t.Errorf("a shorter queue drops who waits: %v", err)
-		}
-		first.Release()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if d.SetQueue("other", 1) == nil || d.SetQueue(task, -1) == nil {
-			t.Error("nonsense was taken")
-		}
-	})
-}
-
 func TestClosedUnlessMade(t *testing.T) {
 	for _, d := range []*Door{nil, {}} {
 		if ticket, err := d.Enter(t.Context(), Request{Kind: task}, nil); err == nil || ticket != nil {

@@ -242,8 +242,8 @@ func TestB92_SetRefusesUnknownSettings(t *testing.T) {
 	o := origin(t, "# mine\n")
 	_, err := o.Set("node.sandbox.engin", "docker")
 	var bad *KeyError
-	if !errors.As(err, &bad) || bad.Nearest != SandboxEngine || fault.Exit(err) != fault.ExitUsage {
-		t.Errorf("%v: nearest %q, exit %d", err, bad.Nearest, fault.Exit(err))
+	if !errors.As(err, &bad) || bad.Nearest != SandboxEngine || fault.As(err).Exit != fault.ExitUsage {
+		t.Errorf("%v: nearest %q, exit %d", err, bad.Nearest, fault.As(err).Exit)
 	}
 	for _, key := range []string{"", ".", "node", "node.", "NODE.SANDBOX.ENGINE", "node.sandbox.engine ", "a\nb", strings.Repeat("x", 1<<16)} {
 		if _, err := o.Set(key, "auto"); !errors.As(err, &bad) || len(err.Error()) > 200 || strings.Contains(err.Error(), "\n") {
@@ -314,7 +314,7 @@ func TestB97_WrongValuesAreRefused(t *testing.T) {
 				o := origin(t, "# comment\n")
 				_, err := o.Set(tt.key, v)
 				var bad *ValueError
-				if !errors.As(err, &bad) || !strings.Contains(err.Error(), tt.says) || fault.Exit(err) != fault.ExitUsage {
+				if !errors.As(err, &bad) || !strings.Contains(err.Error(), tt.says) || fault.As(err).Exit != fault.ExitUsage {
 					t.Errorf("set %q: %v", v, err)
 				}
 				if text(t, o) != "# comment\n" {

@@ -37,7 +37,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 			if strings.Count(err.Error(), o.File) != 1 || fault.As(err).Hint == "" {
 				t.Errorf("%q, hint %q", err, fault.As(err).Hint)
 			}
-			if _, err := o.Set(RolesSandbox, "true"); err == nil || fault.Exit(err) != fault.ExitUnknown {
+			if _, err := o.Set(RolesSandbox, "true"); err == nil || fault.As(err).Exit != fault.ExitUnknown {
 				t.Errorf("set: %v", err)
 			}
 		})

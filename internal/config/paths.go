@@ -35,15 +35,6 @@ type Paths struct {
 // Socket is where the node of these paths listens.
 func (p Paths) Socket() string { return filepath.Join(p.Runtime, "node.sock") }
 
-// Sockets lists where a client looks for a node, in order: its own, then that
-// of the machine. MOJOUP_RUNTIME_DIR means that one and no other.
-func (p Paths) Sockets() []string {
-	if p.moved || p.System {
-		return []string{p.Socket()}
-	}
-	return []string{p.Socket(), Paths{Runtime: systemRuntime}.Socket()}
-}
-
 // A PathError says why a place cannot be used.
 type PathError struct {
 	Path   string
@@ -190,11 +181,8 @@ func (p Paths) MakeRuntime() error {
 	return checkRuntime(p.Runtime, os.Geteuid())
 }
 
-// CheckRuntime refuses a runtime directory that is not ours. One that is
-// missing is no error: then no node runs there.
-func (p Paths) CheckRuntime() error { return checkRuntime(p.Runtime, os.Geteuid()) }
-
-// checkRuntime looks at the directory itself: in /tmp anybody can make a
+// checkRuntime refuses a runtime directory that is not ours; one that is missing
+// is no error. It looks at the directory itself: in /tmp anybody can make a
 // symbolic link of that name.
 func checkRuntime(dir string, uid int) error {
 	info, err := os.Lstat(dir)

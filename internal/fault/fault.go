@@ -125,14 +125,6 @@ func As(err error) *Fault {
 	return out
 }
 
-// Exit returns the exit code for err, 0 for nil.
-func Exit(err error) int {
-	if err == nil {
-		return ExitDone
-	}
-	return As(err).Exit
-}
-
 // classify finds the code and the exit code of an error that is no Fault
 // itself.
 func classify(err error) (code string, exit int) {

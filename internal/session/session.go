@@ -10,7 +10,6 @@ import (
 	"encoding/base32"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // ID names a session: 1 to 32 characters of a-z, 0-9 and '-', not beginning
@@ -58,12 +57,3 @@ func (e *IDError) Error() string {
 
 // Hint says where IDs are found.
 func (e *IDError) Hint() string { return "mojoup-node session list shows the IDs" }
-
-// An Event is one move of a session, or a remark on it where From equals To.
-type Event struct {
-	Session ID
-	Time    time.Time
-	From    State // "" for the first one
-	To      State
-	Reason  string // for people: why, or the remark; may be empty
-}
