@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/capability"
 )
@@ -51,7 +52,7 @@ func configuredEngine(p Process, flag string) (capability.Engine, error) {
 		if err != nil {
 			return "", err
 		}
-		return capability.Engine(here.settings.String("node.sandbox.engine")), nil
+		return capability.Engine(here.settings.String(config.SandboxEngine)), nil
 	}
 	return "", fault.Usage("unknown engine %q", flag).WithHint("engines: auto, native, docker, off")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/effective"
 	"github.com/mojoup/mojoup-node/internal/egress/dialguard"
 	"github.com/mojoup/mojoup-node/internal/fault"
@@ -43,7 +44,7 @@ func (o policyOptions) compose(ctx context.Context, p Process) (*policy.Effectiv
 	if err != nil {
 		return nil, err
 	}
-	in := effective.Input{Top: top, Tool: o.tool, Private: h.settings.Prefixes("node.network.private"), Find: finder(p, top)}
+	in := effective.Input{Top: top, Tool: o.tool, Private: h.settings.Prefixes(config.NetworkPrivate), Find: finder(p, top)}
 	if o.file != "" {
 		source, err := readBounded(o.file)
 		if err != nil {
@@ -171,7 +172,7 @@ func (x *explained) askGuard(p Process, req policy.Request) error {
 		}
 		return nil
 	}
-	guard, err := dialguard.New(h.settings.Prefixes("node.network.private"), nil)
+	guard, err := dialguard.New(h.settings.Prefixes(config.NetworkPrivate), nil)
 	if err == nil {
 		if why := guard.Check(netip.AddrPortFrom(addr, req.Port), x.Decision.Addresses); why != nil {
 			x.Refused, x.Node = true, why.Error()

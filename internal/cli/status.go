@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -52,10 +53,10 @@ func askStatus(ctx context.Context, h here) (api.Status, error) {
 	if !errors.Is(err, client.ErrNotRunning) {
 		return s, err
 	}
-	report := capability.Examine(ctx, capability.ThisHost(capability.Options{}), capability.Engine(h.settings.String("node.sandbox.engine")))
+	report := capability.Examine(ctx, capability.ThisHost(capability.Options{}), capability.Engine(h.settings.String(config.SandboxEngine)))
 	return api.Status{
 		Node:     api.Node{Socket: h.paths.Socket()},
-		Verdict:  node.ShowVerdict(report.Verdict, h.settings.Bool("node.roles.sandbox")),
+		Verdict:  node.ShowVerdict(report.Verdict, h.settings.Bool(config.RolesSandbox)),
 		Sessions: []api.Session{}, Queue: []api.Waiting{}, Repaired: []string{}, Leftovers: []string{},
 	}, nil
 }
