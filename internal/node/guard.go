@@ -3,7 +3,11 @@ package node
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +28,7 @@ type guard struct {
 	tree   repo.Repository
 	before repo.Survey
 	hidden []string
+	modes  map[string]fs.FileMode // directories whose rights a session could take
 	stop   func()
 	saying sync.WaitGroup
 
@@ -37,6 +42,7 @@ func (l *life) guard(ctx context.Context, p prepared) *guard {
 	if !p.sandboxed {
 		return g
 	}
+	g.noteModes(p.spec.Protect)
 	var paths []string
 	for _, guarded := range p.spec.Protect {
 		if guarded.Guard == sandbox.Thaw {
@@ -50,9 +56,14 @@ func (l *life) guard(ctx context.Context, p prepared) *guard {
 	for _, h := range p.repository.Hide {
 		g.hidden = append(g.hidden, h.Path)
 	}
-	var err error
-	if g.stop, err = l.n.guards.Watch(append(paths, g.hidden...), func(lost guardwatch.Lost) { g.lost(context.WithoutCancel(ctx), lost) }); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	stop, err := l.n.guards.Watch(append(paths, g.hidden...), func(lost guardwatch.Lost) { g.lost(ctx, lost) })
+	if err != nil {
 		l.n.log.Warn("not every protected path is watched", "session", l.id, "err", err)
+	}
+	g.stop = func() {
+		g.giveBack(ctx)
+		stop()
 	}
 	g.before = p.repository.Before()
 	return g
@@ -70,22 +81,92 @@ func (g *guard) lost(ctx context.Context, lost guardwatch.Lost) {
 	}
 	path := g.tree.Short(lost.Path)
 	line := fmt.Sprintf("warning: %s was %s on the host at %s: since then the session can %s it", path, did, lost.At.Format(time.TimeOnly), may)
+	var claims []string
+	if may == "change" {
+		claims = sandbox.Claims(g.tree.Tree, lost.Path)
+	}
+	g.say(ctx, line, claims)
+}
+
+// noteModes remembers who may do what with the directories that a session
+// cannot rename, outermost first: it can still take the rights to them.
+func (g *guard) noteModes(protect []sandbox.Protection) {
+	g.modes = map[string]fs.FileMode{}
+	note := func(dir string) {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() && ownDirectory(dir, os.Geteuid()) {
+			g.modes[dir] = info.Mode()
+		}
+	}
+	for _, dir := range []string{g.tree.Top, g.tree.CommonDir, g.tree.GitDir} {
+		note(dir)
+	}
+	for _, p := range protect {
+		if p.Guard == sandbox.Pin || p.Guard == sandbox.Thaw {
+			note(p.Path)
+		}
+	}
+}
+
+// giveBack gives the owner the rights again that a session took from the
+// directories of its own tree. Without them nothing could be tidied up there.
+func (g *guard) giveBack(ctx context.Context) {
+	for _, dir := range slices.Sorted(maps.Keys(g.modes)) {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() {
+			continue
+		}
+		missing := g.modes[dir] & 0o700 &^ info.Mode()
+		if missing == 0 {
+			continue
+		}
+		if err := os.Chmod(dir, info.Mode()|missing); err != nil {
+			g.l.n.log.Warn("giving rights back", "session", g.l.id, "path", dir, "err", err)
+			continue
+		}
+		g.say(ctx, fmt.Sprintf("warning: the owner's rights to %s had been taken (mode %04o): they were given back", g.tree.Short(dir), info.Mode().Perm()), nil)
+	}
+}
+
+// say tells a line to the client and whoever lists the session, and makes the
+// claims that it contradicts weaker.
+func (g *guard) say(ctx context.Context, line string, claims []string) {
 	g.mu.Lock()
 	g.lines = append(g.lines, line)
 	g.mu.Unlock()
-	fact := sandbox.Fact{Name: "protected path", Strength: sandbox.Weaker, Detail: line}
 	g.saying.Go(func() { // a client that takes nothing must not hold up others
+		var enforced sandbox.Enforced
 		err := g.l.n.store.UpdateSession(ctx, g.l.id, func(row *store.Session) {
-			row.Notices, row.Enforced = append(row.Notices, line), append(row.Enforced, fact)
+			row.Notices, row.Enforced = append(row.Notices, line), weakened(row.Enforced, claims, line)
+			enforced = row.Enforced
 		})
 		if err != nil {
-			g.l.n.log.Error("writing a lost protection down", "session", g.l.id, "err", err)
+			g.l.n.log.Error("writing down what the host should know", "session", g.l.id, "err", err)
 		}
 		g.l.mu.Lock()
 		g.l.shown.Notices = append(slices.Clone(g.l.shown.Notices), line)
+		if len(claims) > 0 && err == nil {
+			g.l.shown.Enforced = (&store.Session{Enforced: enforced}).API().Enforced
+		}
 		g.l.mu.Unlock()
 		g.l.client.Notice(line)
 	})
+}
+
+// maxDetail is how long, in bytes, what a fact says may get by reasons.
+const maxDetail = 1000
+
+// weakened are the facts with those of these names weaker for one more reason.
+func weakened(facts sandbox.Enforced, claims []string, why string) sandbox.Enforced {
+	out := slices.Clone(facts)
+	for i, f := range out {
+		if slices.Contains(claims, f.Name) {
+			out[i].Strength = sandbox.Weaker
+			if len(f.Detail) < maxDetail {
+				out[i].Detail += "; but " + strings.TrimPrefix(why, "warning: ")
+			}
+		}
+	}
+	return out
 }
 
 // end returns the closing lines, once it was stopped and the sandbox has gone.

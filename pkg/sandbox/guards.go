@@ -24,6 +24,9 @@ type Tree struct {
 	// Targets are paths below Top that the host's git would run or obey,
 	// because its configuration names them (core.hooksPath, include.path, …).
 	Targets []string
+	// Unclear are keys of the host's git configuration that name a program of
+	// which cannot be told whether a session could write it.
+	Unclear []string
 	// Nested are the git directories of other repositories below Top.
 	Nested []string
 	// Protect are paths below Top that the policy protects. A missing one is
@@ -173,6 +176,7 @@ var guards = []guard{
 	{inTree, ".opencode", always, Freeze, holdDir, "", true, "an agent on the host loads plugins from there"},
 	{inTree, ".kilo", always, Freeze, holdDir, "", true, "an agent on the host loads plugins from there"},
 	{inTree, ".kilocode", always, Freeze, holdDir, "", true, "an agent on the host runs tools named there"},
+	{inTree, ".devcontainer", always, Freeze, holdDir, "", true, "an editor starts containers described there"},
 	// Files that tools read: an empty directory of that name breaks the tool,
 	// so these are protected where they exist and reported where they appear.
 	{inTree, ".mcp.json", always, Freeze, skip, "", true, "an agent on the host starts servers named there"},
@@ -180,7 +184,7 @@ var guards = []guard{
 	{inTree, "opencode.jsonc", always, Freeze, skip, "", true, "an agent on the host starts servers named there"},
 	{inTree, "kilo.json", always, Freeze, skip, "", true, "an agent on the host starts servers named there"},
 	{inTree, "kilo.jsonc", always, Freeze, skip, "", true, "an agent on the host starts servers named there"},
-	{inTree, ".devcontainer", always, Freeze, skip, "", true, "an editor starts containers described there"},
+	{inTree, ".devcontainer.json", always, Freeze, skip, "", true, "an editor starts containers described there"},
 }
 
 func (g guard) applies(t Tree) bool {
@@ -287,7 +291,7 @@ func frozen(have []Protection, path string) bool {
 // hard link is refused with a [GuardError].
 func Guards(t Tree) ([]Protection, []Fact, error) {
 	var out []Protection
-	var shared, single []string
+	var worth worth
 	for _, g := range table(t) {
 		path := g.in(t)
 		pins, err := pins(t, path, out)
@@ -300,7 +304,10 @@ func Guards(t Tree) ([]Protection, []Fact, error) {
 			return nil, nil, err
 		}
 		if entry.Shared != "" {
-			shared = append(shared, entry.Shared)
+			worth.shared = append(worth.shared, entry.Shared)
+		}
+		if g.missing == skip && g.base == inTree && g.when == always && entry.Is == Missing && !entry.Closed {
+			worth.free = append(worth.free, g.path)
 		}
 		if entry.Closed && (entry.Is == Missing || g.do == Pin) {
 			continue
@@ -312,11 +319,11 @@ func Guards(t Tree) ([]Protection, []Fact, error) {
 		if p, ok := g.protection(path, entry.Is == Missing || entry.Held); ok {
 			out = append(out, p)
 			if p.Guard == Freeze && entry.Is == RegularFile && g.base == inTree && filepath.Base(path) != ".git" {
-				single = append(single, g.path)
+				worth.single = append(worth.single, g.path)
 			}
 		}
 	}
-	return out, strengths(t, shared, single), nil
+	return out, worth.facts(t), nil
 }
 
 func (g guard) protection(path string, missing bool) (Protection, bool) {
@@ -407,9 +414,40 @@ func ancestors(t Tree, path string) []string {
 	return out
 }
 
-// strengths says for people what the protection is worth.
-func strengths(t Tree, shared, single []string) []Fact {
-	git := Fact{Name: "git control files", Strength: Held,
+// Names of facts that rest on the table of protected paths. Engines say the
+// first one.
+const (
+	FactPaths    = "protected paths"
+	FactGit      = "git control files"
+	FactSettings = "editor and agent settings"
+)
+
+// Claims names the facts that are not true any more once the protection of
+// path has ended.
+func Claims(t Tree, path string) []string {
+	out := []string{FactPaths}
+	for _, g := range table(t) {
+		if in := g.in(t); in != path && (g.do != Shelter || ShelterDir(in) != path) || slices.Contains(t.Protect, path) {
+			continue
+		}
+		if g.base == inTree && g.when == always && slices.ContainsFunc(guards, func(o guard) bool { return o.base == inTree && o.when == always && o.path == g.path }) {
+			return append(out, FactSettings)
+		}
+		return append(out, FactGit)
+	}
+	return out
+}
+
+// A worth collects what the protection is worth less than one might think.
+type worth struct {
+	shared []string // can be written by another name
+	single []string // files, whose protection ends when the host replaces them
+	free   []string // missing, and not held
+}
+
+// facts says so for people.
+func (w worth) facts(t Tree) []Fact {
+	git := Fact{Name: FactGit, Strength: Held,
 		Detail: "the common git directory is read-only but for objects, refs, logs and this worktree's own state"}
 	switch {
 	case t.GitDir == "":
@@ -417,17 +455,34 @@ func strengths(t Tree, shared, single []string) []Fact {
 	case !t.Linked():
 		git.Detail = "read-only: hooks, info, modules, worktrees, and config, which stands in a directory of its own meanwhile so that git on the host may replace it"
 	}
-	settings := Fact{Name: "editor and agent settings", Strength: Held, Detail: "read-only; missing ones are held by empty directories"}
-	if len(shared) > 0 {
-		settings.Strength, settings.Detail = Weaker, shown(strings.Join(shared, ", "))+" can be written through another hard link"
+	settings := Fact{Name: FactSettings, Strength: Held, Detail: "read-only; missing directories are held by empty ones"}
+	if len(w.free) > 0 {
+		settings.Strength = Weaker
+		settings.Detail += "; a file that is missing can be made, which is said when the session ends: " + shown(strings.Join(w.free, ", "))
+	}
+	if len(w.shared) > 0 {
+		settings.Strength = Weaker
+		settings.Detail += "; " + shown(strings.Join(w.shared, ", ")) + " can be written through another hard link"
+	}
+	if len(t.Unclear) > 0 && t.GitDir != "" {
+		git.Strength = Weaker
+		git.Detail += "; but of the programs that " + some(t.Unclear) + " of the host's git configuration names cannot be told whether the session could write them"
 	}
 	facts := []Fact{git, settings}
-	if len(single) > 0 {
-		names := strings.Join(single[:min(len(single), 5)], ", ")
+	if len(w.single) > 0 {
 		facts = append(facts, Fact{Name: "protected files", Strength: Weaker, Detail: fmt.Sprintf(
-			"%s (%d in all): a program of the host that replaces such a file, as editors do, ends its protection, which is said at once; a directory does not have this gap", shown(names), len(single))})
+			"%s (%d in all): a program of the host that replaces such a file, as editors do, ends its protection, which is said at once; a directory does not have this gap", some(w.single), len(w.single))})
 	}
 	return facts
+}
+
+// some are the first of these names.
+func some(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return shown(strings.Join(names[:most], ", ")) + ", …"
+	}
+	return shown(strings.Join(names, ", "))
 }
 
 // under reports whether path is root or lies below it.

@@ -207,3 +207,28 @@ func TestH6_EveryAncestorOfAProtectedPathIsAMountOrReadOnly(t *testing.T) {
 		t.Errorf("only %d ancestors were looked at", checked)
 	}
 }
+
+// TestClaims: what each fact rests on, and that the names are those of facts.
+func TestClaims(t *testing.T) {
+	in := tree(Tree{
+		Top: "/w/repo", GitDir: "/w/repo/.git", CommonDir: "/w/repo/.git", Targets: []string{"/w/repo/tool.sh"}, Nested: []string{"/w/repo/sub/.git"},
+		Protect: []string{"/w/repo/Makefile", "/w/repo/.vscode"}, Unclear: []string{"a", "b"},
+	}, map[string]Entry{"/w/repo/tool.sh": {Is: RegularFile}, "/w/repo/sub": {Is: Directory}})
+	for path, want := range map[string][]string{
+		"/w/repo/.idea": {FactPaths, FactSettings}, "/w/repo/.mcp.json": {FactPaths, FactSettings}, "/w/repo/.mojoup": {FactPaths, FactSettings},
+		"/w/repo/.git/hooks": {FactPaths, FactGit}, "/w/repo/.git/config": {FactPaths, FactGit}, "/w/repo/.git/config.held": {FactPaths, FactGit},
+		"/w/repo/.git": {FactPaths, FactGit}, "/w/repo/sub/.git/hooks": {FactPaths, FactGit}, "/w/repo/tool.sh": {FactPaths, FactGit},
+		"/w/repo/Makefile": {FactPaths}, "/w/repo/sub": {FactPaths},
+	} {
+		if diff := cmp.Diff(want, Claims(in, path)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+	_, facts, err := Guards(in)
+	if err != nil || len(facts) < 2 || facts[0].Name != FactGit || facts[1].Name != FactSettings {
+		t.Fatalf("%+v, %v", facts, err)
+	}
+	if facts[0].Strength != Weaker || !strings.Contains(facts[0].Detail, "that a, b of the host's git configuration names") {
+		t.Errorf("what is unclear is not said: %+v", facts[0])
+	}
+}

@@ -22,7 +22,7 @@ func facts(s sandbox.Spec, abi int) sandbox.Enforced {
 		sockets(abi),
 	}
 	if len(s.Protect) > 0 {
-		out = append(out, held("protected paths", fmt.Sprintf("%d read-only or pinned by mounts", len(s.Protect))))
+		out = append(out, held(sandbox.FactPaths, fmt.Sprintf("%d read-only or pinned by mounts", len(s.Protect))))
 	}
 	return out
 }
