@@ -17,7 +17,7 @@ import (
 
 func newSession(p Process) *cobra.Command {
 	return group("session", "list, show and stop sessions",
-		newSessionList(p), newSessionShow(p), newSessionStop(p), newSessionAttach(p), newSessionExec(p), newSessionLogs(p), newSessionDiff(p))
+		newSessionList(p), newSessionShow(p), newSessionStop(p), newSessionAttach(p), newSessionExec(p), newSessionLogs(p), newSessionDiff(p), newSessionPorts(p))
 }
 
 func newSessionList(p Process) *cobra.Command {
@@ -186,6 +186,9 @@ func outcomeLine(v api.Outcome) string {
 	why := v.Reason
 	if v.Rule != "" {
 		why += " (" + v.Rule + ", " + v.Layer + ")"
+	}
+	if v.Failure != "" {
+		why += "; but " + v.Failure
 	}
 	return fmt.Sprintf("%s %s %s %s: %s", v.Time.Local().Format(time.TimeOnly), verdict, v.ID, cell(target), cell(why))
 }

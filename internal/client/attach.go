@@ -24,6 +24,16 @@ func (c *Client) Exec(ctx context.Context, id string, req api.ExecRequest, s Str
 	return c.session(ctx, "sessions/"+url.PathEscape(id)+"/exec", api.FrameExec, req, s)
 }
 
+// Ports lists a session's ports that may be forwarded, after forwarding open.
+func (c *Client) Ports(ctx context.Context, id string, open []uint16) ([]api.Port, error) {
+	var v []api.Port
+	path := "sessions/" + url.PathEscape(id) + "/ports"
+	if len(open) == 0 {
+		return v, c.ask(ctx, "GET", path, nil, &v)
+	}
+	return v, c.ask(ctx, "POST", path, api.PortsRequest{Open: open}, &v)
+}
+
 // Diff writes what has changed in a session's work tree since it began.
 func (c *Client) Diff(ctx context.Context, id string, req api.DiffRequest, s Streams) (api.Ended, error) {
 	return c.session(ctx, "sessions/"+url.PathEscape(id)+"/diff", api.FrameDiff, req, s)

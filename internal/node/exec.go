@@ -17,6 +17,7 @@ import (
 type inside struct {
 	box       sandbox.Sandbox
 	directory string // of the session's own command
+	ports     *ports
 }
 
 // Exec runs one more command in a session that runs, sealed as the session's

@@ -217,7 +217,9 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	}
 	l.stage("command")
 	l.publish()
-	l.inside.Store(&inside{box: box, directory: p.command.Dir})
+	forwarded := newPorts(ctx, p.policy.Ports, box)
+	defer forwarded.close()
+	l.inside.Store(&inside{box: box, directory: p.command.Dir, ports: forwarded})
 	if err := l.client.Started(api.Started{Session: l.show()}); err != nil {
 		l.stop(errClientGone) // the command runs, and is told
 	}

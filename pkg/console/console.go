@@ -7,6 +7,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,6 +53,9 @@ type Node interface {
 	Attach(ctx context.Context, c Caller, id string, req api.AttachRequest, s Stream) api.Ended
 	// Exec carries one more command in a live session to its end.
 	Exec(ctx context.Context, c Caller, id string, req api.ExecRequest, s Stream) api.Ended
+	// Ports lists the ports of a session that may be forwarded, after
+	// forwarding those that are asked for.
+	Ports(ctx context.Context, c Caller, id string, req api.PortsRequest) ([]api.Port, error)
 	// Diff writes what has changed in a session's work tree since it began.
 	Diff(ctx context.Context, c Caller, id string, req api.DiffRequest, s Stream) api.Ended
 	// Shutdown asks the node to end, its sessions first.
@@ -94,6 +98,16 @@ func newHandler(o Options, c *carried) http.Handler {
 		return h.node.Approval(r.Context(), c, req)
 	}))
 	mux.HandleFunc("GET /v1/sessions/{id}/events", h.events)
+	mux.Handle("GET /v1/sessions/{id}/ports", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return h.node.Ports(r.Context(), c, r.PathValue("id"), api.PortsRequest{})
+	}))
+	mux.Handle("POST /v1/sessions/{id}/ports", h.answer(func(r *http.Request, c Caller) (any, error) {
+		var req api.PortsRequest
+		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
+			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
+		}
+		return h.node.Ports(r.Context(), c, r.PathValue("id"), req)
+	}))
 	mux.HandleFunc("POST /v1/run", upgraded(h, api.FrameRun, func(ctx context.Context, c Caller, _ string, req api.RunRequest, s Stream) api.Ended {
 		return h.node.Run(ctx, c, req, s)
 	}))
@@ -153,22 +167,35 @@ func (h handler) answer(f func(*http.Request, Caller) (any, error)) http.Handler
 			h.refuse(w, err)
 			return
 		}
-		body, err := json.Marshal(v)
+		body, err := encode(v)
 		if err != nil {
 			h.refuse(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(body, '\n'))
+		_, _ = w.Write(body)
 	})
+}
+
+// encode is v as one line of JSON. It leaves <, > and & as they are: no answer
+// ever stands in a page, and what a session has asked for may be full of them,
+// each six bytes long otherwise.
+func encode(v any) ([]byte, error) {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return line.Bytes(), nil
 }
 
 func (h handler) refuse(w http.ResponseWriter, err error) {
 	p := h.problem(err)
-	body, _ := json.Marshal(p) // three strings and a number: cannot fail
+	body, _ := encode(p) // three strings and a number: cannot fail
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status(p))
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(body)
 }
 
 // problem keeps foreign text away from the caller: it goes to the log.

@@ -78,6 +78,14 @@ type Sandbox interface {
 	Done() <-chan struct{}
 }
 
+// A Dialer is a Sandbox with a network of its own into which its node can
+// connect.
+type Dialer interface {
+	// Dial connects to what listens inside on a port of the loopback
+	// interface.
+	Dial(ctx context.Context, port uint16) (net.Conn, error)
+}
+
 // A Process is one command inside a sandbox.
 type Process interface {
 	// Wait returns when the command itself has ended, however many of its

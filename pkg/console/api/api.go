@@ -197,6 +197,20 @@ type DiffRequest struct {
 	Stat bool `json:"stat,omitempty"` // a line for each file instead
 }
 
+// PortsRequest is the body of POST /v1/sessions/{id}/ports.
+type PortsRequest struct {
+	Open []uint16 `json:"open"` // ports inside that are to be forwarded
+}
+
+// Port is a dev server's inside a session; a list of them answers GET and POST
+// of /v1/sessions/{id}/ports. They are those that the session's policy names.
+type Port struct {
+	Port uint16 `json:"port"`
+	// Address is where this machine reaches it while the session lives; absent
+	// until somebody asks for that.
+	Address string `json:"address,omitempty"`
+}
+
 // Size is a terminal's, in characters.
 type Size struct {
 	Columns uint16 `json:"columns"`

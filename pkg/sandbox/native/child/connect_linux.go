@@ -42,6 +42,11 @@ func (h *Helper) connect(ctx context.Context, port uint16, six int32) (net.Conn,
 	}
 	got, err := h.await(ctx, c.started)
 	if err != nil {
+		select {
+		case late := <-c.started: // it came as the caller gave up
+			closeAll([]int{late.fd})
+		default:
+		}
 		return nil, err
 	}
 	return connected(ctx, got.fd)
