@@ -170,7 +170,7 @@ func awaitAnswer(t *testing.T, addr string, want int) (asked int, body string) {
 	again := time.NewTicker(5 * time.Millisecond) // so that the disk is not filled by this
 	defer again.Stop()
 	for late := time.After(enough); ; {
-		status, body := answerOf(t, addr)
+		status, body := answerOf(t, addr, "http://evil.x.example/")
 		if asked++; status == want {
 			return asked, body
 		}
@@ -182,14 +182,14 @@ func awaitAnswer(t *testing.T, addr string, want int) (asked int, body string) {
 	}
 }
 
-// answerOf asks the way out for something that is denied.
-func answerOf(t *testing.T, addr string) (status int, body string) {
+// answerOf asks the way out for something.
+func answerOf(t *testing.T, addr, target string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(enough)))
-	_, err = io.WriteString(conn, "GET http://evil.x.example/ HTTP/1.1\r\nHost: evil.x.example\r\nConnection: close\r\n\r\n")
+	_, err = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: "+strings.TrimSuffix(strings.TrimPrefix(target, "http://"), "/")+"\r\nConnection: close\r\n\r\n")
 	must(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	must(t, err)

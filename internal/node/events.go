@@ -218,5 +218,9 @@ func verdictText(o api.Outcome) string {
 	if o.Method != "" {
 		target = o.Method + " " + target + o.Path
 	}
-	return fmt.Sprintf("%s %s %s: %s", word, o.ID, target, o.Reason)
+	why := o.Reason
+	if o.Failure != "" {
+		why += "; but " + o.Failure
+	}
+	return fmt.Sprintf("%s %s %s: %s", word, o.ID, target, why)
 }

@@ -2,10 +2,12 @@ package node
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -74,6 +76,50 @@ func TestShownVerdictsAreBounded(t *testing.T) {
 		}
 		if n := len(got.Verdicts); n > 0 && got.Verdicts[n-1].ID != fmt.Sprint(tt.verdicts-1) {
 			t.Errorf("of %d: the last one shown is %s", tt.verdicts, got.Verdicts[n-1].ID)
+		}
+	}
+}
+
+// What was allowed and could not be done says so where the session is shown.
+func TestFailuresAreShown(t *testing.T) {
+	w, e := newWorld(t), newStub()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	e.ln = func() net.Listener { return ln }
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	port := closed.Addr().(*net.TCPAddr).Port
+	must(t, closed.Close())
+	o := w.options(t, e)
+	o.Times = brisk
+	o.Settings, err = config.Origin{Environ: []string{"MOJOUP_NODE_NETWORK_PRIVATE=127.0.0.0/8"}}.Load()
+	must(t, err)
+	r := w.serve(t, o)
+	a := w.ask(t, r.client, api.RunRequest{
+		Command: []string{"sh", "-c", "echo up; exec sleep 300"}, PolicyName: "mine",
+		Policy: fmt.Sprintf(`{"version": 1, "network": {"rules": [{"hosts": ["host.mojoup.internal"], "ports": [%d], "protocol": "tcp", "addresses": ["127.0.0.1/32"]}]}}`, port),
+	})
+	awaitUp(t, a)
+	status, body := answerOf(t, ln.Addr().String(), fmt.Sprintf("http://host.mojoup.internal:%d/", port))
+	if status != 502 {
+		t.Errorf("answered %d %s", status, body)
+	}
+	live, err := r.client.Sessions(t.Context(), false)
+	must(t, err)
+	s, err := r.client.Session(t.Context(), live[0].ID)
+	must(t, err)
+	if len(s.Verdicts) != 1 || !s.Verdicts[0].Allowed || s.Verdicts[0].Failure != "host.mojoup.internal refused the connection." || s.Allowed != 1 {
+		t.Errorf("shown: %d allowed, %+v", s.Allowed, s.Verdicts)
+	}
+}
+
+// A session at whose end something had been denied says so, once.
+func TestEndSaysWhatWasDenied(t *testing.T) {
+	for n, want := range map[int]string{
+		0: "", 1: "1 request was denied: mojoup-node session show x", 12: "12 requests were denied: mojoup-node session show x",
+	} {
+		if got := deniedLine(store.Session{ID: "x", Denied: n}); got != want {
+			t.Errorf("%d: %q", n, got)
 		}
 	}
 }

@@ -208,3 +208,24 @@ func TestShutdownTellsTheEnd(t *testing.T) {
 		t.Errorf("the client that listens was told %q", got)
 	}
 }
+
+// TestAnswersAreNotEscaped: an answer is exact JSON and no longer than it must
+// be. Of a thousand requests with & in them it would else be beyond what a
+// client takes.
+func TestAnswersAreNotEscaped(t *testing.T) {
+	const text = "<&>\"\u2028\n"
+	body, err := encode(api.Problem{Sentence: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back api.Problem
+	if err := json.Unmarshal(body, &back); err != nil || back.Sentence != text {
+		t.Errorf("%s comes back as %q, %v", body, back.Sentence, err)
+	}
+	if !bytes.Contains(body, []byte("<&>")) || bytes.Count(body, []byte("\n")) != 1 || !bytes.HasSuffix(body, []byte("\n")) {
+		t.Errorf("%q", body)
+	}
+	if _, err := encode(func() {}); err == nil {
+		t.Error("a function is encoded")
+	}
+}

@@ -17,6 +17,7 @@ func (h handler) events(w http.ResponseWriter, r *http.Request) {
 	err := h.node.Events(r.Context(), r.Context().Value(callerKey{}).(Caller), r.PathValue("id"), r.URL.Query().Has("follow"), func(events []api.Event) error {
 		var lines bytes.Buffer
 		enc := json.NewEncoder(&lines)
+		enc.SetEscapeHTML(false) // as encode has it
 		for _, e := range events {
 			if err := enc.Encode(e); err != nil {
 				return err
