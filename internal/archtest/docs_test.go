@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -71,6 +72,25 @@ func TestEveryPackageHasItsRoom(t *testing.T) {
 		if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(room))); err != nil {
 			t.Errorf("docs/ARCHITECTURE.md has a row for %s, which is not there", room)
 		}
+	}
+}
+
+// TestReadmeShowsWhatTrySays holds the first screen of the README to the
+// program whose answer it shows.
+func TestReadmeShowsWhatTrySays(t *testing.T) {
+	said := func(file, pattern string) (out []string) {
+		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+			out = append(out, m[1])
+		}
+		return out
+	}
+	shown, tried := said("README.md", `(?m)^ +could(?: not)? +(.*)$`), said("packaging/try.sh", `(?m)^try "([^"]*)"`)
+	if len(shown) < 5 || !slices.Equal(shown, tried) {
+		t.Errorf("README.md shows %q, packaging/try.sh tries %q", shown, tried)
 	}
 }
 
