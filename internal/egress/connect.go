@@ -299,7 +299,7 @@ func (s *serving) resolve(ctx context.Context, t target, opened []netip.Prefix) 
 	ctx, cancel := context.WithTimeout(ctx, s.proxy.limits.resolve)
 	defer cancel()
 	resolver := s.proxy.resolver
-	if t.host == hostService {
+	if t.host == policy.HostService {
 		resolver = loopback{}
 	} else if _, err := netip.ParseAddr(t.host); err != nil && !s.names.take(t.host, s.proxy.now()) {
 		return nil, errTooManyNames

@@ -31,7 +31,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -116,7 +115,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{log: o.Logger, roots: o.Roots, resolver: o.Resolver, guard: guard, now: o.Now, limits: defaultLimits(), dial: guard.Dial}
 	if p.log == nil {
-		p.log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+		p.log = slog.New(slog.DiscardHandler)
 	}
 	if p.resolver == nil {
 		p.resolver = rooted{net.DefaultResolver}

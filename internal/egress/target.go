@@ -13,8 +13,6 @@ const (
 	// ownHost is the proxy itself, as seen from inside.
 	ownHost    = "node.mojoup.internal"
 	healthPath = "/healthz"
-	// hostService is a service on the machine that the node runs on.
-	hostService = "host.mojoup.internal"
 )
 
 // A target is where a request wants to go. Host is in the one normal form in

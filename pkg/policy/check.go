@@ -84,12 +84,16 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.170.2"),   // credentials of AWS containers
 	netip.MustParseAddr("169.254.170.23"),  // of AWS pods
 	netip.MustParseAddr("100.100.100.200"), // Alibaba
+	netip.MustParseAddr("192.0.0.192"),     // Oracle
+	netip.MustParseAddr("168.63.129.16"),   // Azure's agents, in a public range
 	netip.MustParseAddr("fd00:ec2::254"),   // AWS over IPv6
 	netip.MustParseAddr("fd00:ec2::23"),    // of AWS pods over IPv6
 	netip.MustParseAddr("fd20:ce::254"),    // Google over IPv6
 }
 
-func isMetadata(a netip.Addr) bool { return slices.Contains(metadata, a) }
+// IsMetadata reports whether a is an address at which a cloud hands credentials
+// to whoever asks. No rule and no setting opens it.
+func IsMetadata(a netip.Addr) bool { return slices.Contains(metadata, a) }
 
 func checkRange(s string) *fault {
 	_, f := parseRange(s)
@@ -111,7 +115,7 @@ func parseRange(s string) (netip.Prefix, *fault) {
 		return p, faultf("write the IPv4 range", "%s is a range of mapped addresses", show(s))
 	case p.Masked() != p:
 		return p, faultf("write "+show(p.Masked().String()), "%s has bits set beyond its length", show(s))
-	case p.IsSingleIP() && isMetadata(p.Addr()):
+	case p.IsSingleIP() && IsMetadata(p.Addr()):
 		return p, faultf("", "%s is a cloud's metadata address, which is never opened", show(s))
 	}
 	return p, nil
@@ -265,10 +269,10 @@ func checkRule(c *checker, n *node, p string) {
 		pattern, f := parseHostPattern(host.text)
 		switch {
 		case f != nil:
-		case pattern.form == hostAddr && isMetadata(pattern.addr):
+		case pattern.form == hostAddr && IsMetadata(pattern.addr):
 			c.report(host.pos, at, "", "%s is a cloud's metadata address, which is never opened", pattern)
-		case pattern.form == hostExact && pattern.name == hostService && !isHostServiceRule(n):
-			c.report(host.pos, at, `write { "hosts": ["`+hostService+`"], "ports": [5432], "protocol": "tcp", "addresses": ["127.0.0.1/32"] }`,
+		case pattern.form == hostExact && pattern.name == HostService && !isHostServiceRule(n):
+			c.report(host.pos, at, `write { "hosts": ["`+HostService+`"], "ports": [5432], "protocol": "tcp", "addresses": ["127.0.0.1/32"] }`,
 				"a service of the machine itself needs the protocol tcp, its ports and the range 127.0.0.1/32")
 		}
 	}

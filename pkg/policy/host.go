@@ -246,7 +246,7 @@ func (p hostPattern) matches(host string) bool {
 	if addr.IsValid() {
 		return p.form == hostAddr && p.addr == addr
 	}
-	if p.form != hostExact && host == hostService {
+	if p.form != hostExact && host == HostService {
 		return false
 	}
 	label, below := strings.CutSuffix(host, "."+p.name)
@@ -263,9 +263,9 @@ func (p hostPattern) matches(host string) bool {
 	return false
 }
 
-// hostService is the name under which a service of the host itself is reached.
-// No wildcard means it.
-const hostService = "host.mojoup.internal"
+// HostService is the name under which a service of the machine itself is
+// reached. No wildcard means it.
+const HostService = "host.mojoup.internal"
 
 func checkHostPattern(s string) *fault {
 	_, f := parseHostPattern(s)

@@ -112,7 +112,7 @@ func (x *index) lookup(q *query, lists [][]int32) [][]int32 {
 		return appendList(lists, x.addr[q.addr])
 	}
 	lists = appendList(lists, x.exact[q.host])
-	if q.host == hostService {
+	if q.host == HostService {
 		return lists
 	}
 	for i := 0; i < len(q.host); i++ {
@@ -187,7 +187,7 @@ func newRule(from Rule, source Source, label string, deny bool) (*rule, *fault) 
 			return nil, f
 		}
 		r.hosts = append(r.hosts, p)
-		if p.form == hostAddr && !deny && !isMetadata(p.addr) {
+		if p.form == hostAddr && !deny && !IsMetadata(p.addr) {
 			r.ranges = append(r.ranges, netip.PrefixFrom(p.addr, p.addr.BitLen()))
 		}
 	}

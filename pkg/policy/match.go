@@ -25,7 +25,7 @@ func ask(req *Request) (q query, why string) {
 		return q, "the host is missing or not in its normal form"
 	case req.Port == 0:
 		return q, "there is no port 0"
-	case q.addr.IsValid() && isMetadata(q.addr):
+	case q.addr.IsValid() && IsMetadata(q.addr):
 		return q, "a cloud's metadata address is never opened"
 	case req.Method == "CONNECT":
 		return q, "a tunnel within a connection cannot be judged"

@@ -4,7 +4,11 @@
 // dialer, after which there is nothing left to be told differently.
 package dialguard
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
 
 // A Class says what an address is for. The zero value is an address that
 // could not be read, and is never dialled.
@@ -60,14 +64,6 @@ func (c Class) String() string {
 // address of this class.
 func (c Class) Openable() bool { return c == Private || c == Loopback }
 
-// metadata holds the addresses at which clouds hand credentials to whoever
-// asks, as their vendors document them. One of them is in a public range.
-var metadata = addresses(
-	"169.254.169.254", "fd00:ec2::254", "fd20:ce::254", // instances
-	"169.254.170.2", "169.254.170.23", "fd00:ec2::23", // containers
-	"100.100.100.200", "192.0.0.192", "168.63.129.16",
-)
-
 // special4 is the IANA IPv4 special-purpose registry without what is globally
 // reachable, and without the three documentation ranges: nothing private lives
 // there, and mirrors inside some networks answer from them.
@@ -116,10 +112,8 @@ func Classify(a netip.Addr) Class {
 		return Unreadable
 	}
 	a = plain(a)
-	for _, m := range metadata {
-		if a == m {
-			return Metadata
-		}
+	if policy.IsMetadata(a) {
+		return Metadata
 	}
 	special := special6
 	if a.Is4() {
@@ -153,14 +147,6 @@ func (r ranges) compile() []classed {
 	out := make([]classed, 0, len(r))
 	for _, s := range r {
 		out = append(out, classed{netip.MustParsePrefix(s.cidr), s.class})
-	}
-	return out
-}
-
-func addresses(texts ...string) []netip.Addr {
-	out := make([]netip.Addr, 0, len(texts))
-	for _, s := range texts {
-		out = append(out, netip.MustParseAddr(s))
 	}
 	return out
 }
