@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
@@ -50,7 +51,7 @@ func (n *Node) verdict() api.Verdict {
 	default:
 		return api.Verdict{Engine: string(n.configured()), Sentence: "the checks of this start still run", Pending: true}
 	}
-	return ShowVerdict(n.report.Verdict, n.o.Settings.Bool("node.roles.sandbox"))
+	return ShowVerdict(n.report.Verdict, n.o.Settings.Bool(config.RolesSandbox))
 }
 
 // ShowVerdict is a verdict as status and page show it.

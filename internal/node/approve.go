@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/effective"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/registries"
@@ -21,7 +22,7 @@ func (n *Node) input(home string, r repo.Repository, tool string, own *effective
 		Cache: &n.registries, CacheDir: filepath.Join(n.o.Paths.State, "registries"),
 	}
 	return effective.Input{
-		Top: r.Top, Given: own, Tool: tool, Private: n.o.Settings.Prefixes("node.network.private"),
+		Top: r.Top, Given: own, Tool: tool, Private: n.o.Settings.Prefixes(config.NetworkPrivate),
 		Find: func(ctx context.Context, name string) (registries.Found, error) {
 			return registries.Find(ctx, name, env)
 		},
@@ -68,7 +69,7 @@ func (n *Node) approved(ctx context.Context, uid int, r repo.Repository, layers 
 	if err != nil {
 		return err
 	}
-	switch trust := n.o.Settings.String("node.policy.trust"); {
+	switch trust := n.o.Settings.String(config.PolicyTrust); {
 	case len(e.Asks()) == 0 || trust == "always":
 		return nil
 	case trust != "ask":

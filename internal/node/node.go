@@ -156,7 +156,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.guards = guardwatch.New(n.log)
-	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes("node.network.private")})
+	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes(config.NetworkPrivate)})
 	if err != nil {
 		_ = n.store.Close()
 	}
@@ -246,7 +246,7 @@ func (n *Node) examine(ctx context.Context) {
 }
 
 func (n *Node) configured() capability.Engine {
-	return capability.Engine(n.o.Settings.String("node.sandbox.engine"))
+	return capability.Engine(n.o.Settings.String(config.SandboxEngine))
 }
 
 // linger ends the node once it has had no session for long enough.
