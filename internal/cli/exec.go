@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -94,11 +93,6 @@ func (o execOptions) request(p Process, argv []string) (api.ExecRequest, error) 
 			}
 		}
 	}
-	for _, kv := range o.env {
-		if name, _, ok := strings.Cut(kv, "="); !ok || !validName(name) {
-			return req, fault.Usage("--env %q is not KEY=VALUE", kv)
-		}
-		req.Env = append(req.Env, kv)
-	}
-	return req, nil
+	req.Env = append(req.Env, o.env...)
+	return req, checkVariables(o.env)
 }

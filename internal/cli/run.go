@@ -159,12 +159,10 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 		}
 		req.Directory = req.Repository
 	}
-	for _, kv := range o.env {
-		if name, _, ok := strings.Cut(kv, "="); !ok || !validName(name) {
-			return req, fault.Usage("--env %q is not KEY=VALUE", kv).WithHint("a name has letters, digits and _ and does not begin with a digit")
-		}
-		req.Env = append(req.Env, kv)
+	if err := checkVariables(o.env); err != nil {
+		return req, err
 	}
+	req.Env = append(req.Env, o.env...)
 	if o.policy != "" {
 		text, err := readBounded(o.policy)
 		if err != nil {
@@ -193,6 +191,16 @@ func spelled(p Process, dir string) string {
 		return pwd
 	}
 	return dir
+}
+
+// checkVariables refuses what --env cannot set.
+func checkVariables(env []string) error {
+	for _, kv := range env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || !validName(name) {
+			return fault.Usage("--env %q is not KEY=VALUE", kv).WithHint("a name has letters, digits and _ and does not begin with a digit")
+		}
+	}
+	return nil
 }
 
 func validName(name string) bool {
