@@ -2,8 +2,15 @@
 // refuses what did not come from a client of ours, and carries requests to a
 // [Node] and answers back. It decides nothing about sessions.
 //
+//	srv := console.NewServer(console.Options{Node: node, Logger: log})
+//	go srv.Serve(listener)  // until Shutdown
+//	srv.Shutdown(ctx)       // once the node has ended its sessions
+//
 // On the node's socket the caller is the peer of the connection, told by the
-// kernel. Every answer is JSON; a refusal is an [api.Problem].
+// kernel; a request with the marks of a browser, or from a caller whom the
+// kernel does not name, never reaches the node. Every answer is JSON; a refusal
+// is an [api.Problem]. What carries a session (run, attach, exec) is upgraded
+// to frames, see [api.Protocol], and reaches the node as a [Stream].
 package console
 
 import (
