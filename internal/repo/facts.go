@@ -23,7 +23,7 @@ func (r *Repository) facts() error {
 	if r.GitDir != "" {
 		files := []string{filepath.Join(r.CommonDir, "config"), filepath.Join(r.GitDir, "config.worktree")}
 		for _, file := range files {
-			if err := r.addTargets(file, 0); err != nil {
+			if err := r.addTargets(r.Top, file, 0); err != nil {
 				return err
 			}
 		}
@@ -79,7 +79,7 @@ func (r *Repository) AddHostConfig(files ...string) error {
 		return nil
 	}
 	for _, file := range files {
-		if err := r.addTargets(file, 0); err != nil {
+		if err := r.addTargets(r.Top, file, 0); err != nil {
 			return err
 		}
 	}
@@ -108,9 +108,9 @@ func (r *Repository) lookAll() error {
 }
 
 // addTargets notes each path below the work tree that a configuration file
-// makes the host's git run or obey. An include is followed whatever its
+// makes the host's git run or obey, when it is started in the work tree top. An include is followed whatever its
 // condition says: it may be true tomorrow.
-func (r *Repository) addTargets(file string, depth int) error {
+func (r *Repository) addTargets(top, file string, depth int) error {
 	if depth > maxIncludes {
 		return &Error{Path: file, Reason: "is included more than ten levels deep, which git refuses too", Advice: "look for a file that includes itself"}
 	}
@@ -123,12 +123,13 @@ func (r *Repository) addTargets(file string, depth int) error {
 	}
 	for _, s := range c {
 		section, _, _ := strings.Cut(s.key, ".")
-		base, isInclude := r.Top, false
+		base, isInclude := top, false
 		switch {
-		case s.key == "core.hookspath", s.key == "core.attributesfile", s.key == "core.fsmonitor" && strings.Contains(s.value, "/"):
+		case s.key == "core.hookspath", s.key == "core.attributesfile", s.key == "core.fsmonitor" && strings.Contains(s.value, "/") && !strings.Contains(s.value, " "):
 		case (section == "include" || section == "includeif") && strings.HasSuffix(s.key, ".path"):
 			base, isInclude = filepath.Dir(file), true
 		default:
+			r.addProgram(top, s)
 			continue
 		}
 		path, ok := expand(base, s.value)
@@ -137,7 +138,7 @@ func (r *Repository) addTargets(file string, depth int) error {
 		}
 		r.target(path)
 		if isInclude {
-			if err := r.addTargets(path, depth+1); err != nil {
+			if err := r.addTargets(top, path, depth+1); err != nil {
 				return err
 			}
 		}

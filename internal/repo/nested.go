@@ -46,6 +46,13 @@ func (r *Repository) addNested() {
 		git, complete = git[:maxNested], false
 	}
 	r.Tree.Nested = git
+	for _, path := range git {
+		for _, name := range []string{"config", "config.worktree"} {
+			if err := r.addTargets(filepath.Dir(path), filepath.Join(path, name), 0); err != nil {
+				r.Notes = append(r.Notes, "what git runs in "+printable(filepath.Dir(path))+" is not known: "+err.Error())
+			}
+		}
+	}
 	if !complete {
 		r.Notes = append(r.Notes, "the tree is large: repositories deep inside it, if there are any, have no protection of their own")
 	}

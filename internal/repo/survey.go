@@ -103,10 +103,10 @@ func (r Repository) namedNow() []string {
 	if r.GitDir == "" {
 		return nil
 	}
-	now := Repository{Top: r.Top, Given: r.Given}
+	now := Repository{Top: r.Top, Given: r.Given, GitDir: r.GitDir, CommonDir: r.CommonDir}
 	files := []string{filepath.Join(r.CommonDir, "config"), filepath.Join(r.GitDir, "config.worktree")}
 	for _, file := range append(files, r.HostConfig...) {
-		_ = now.addTargets(file, 0)
+		_ = now.addTargets(now.Top, file, 0)
 	}
 	return now.Tree.Targets
 }
@@ -241,7 +241,7 @@ func (r Repository) Changes(before, after Survey) []string {
 		}
 	}
 	if len(names) > 0 {
-		out = append(out, "git's configuration was changed meanwhile and names what the session could write: "+list(names)+": look before you run git")
+		out = append(out, "git's configuration now names what the session could write: "+list(names)+": look before you run git")
 	}
 	if !after.complete {
 		out = append(out, "the tree is too large to be searched whole for new repositories")
