@@ -108,7 +108,11 @@ func newSessionShow(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "show one session: what was enforced, how it started, what it reached",
-		Args:  exactly("a session id"),
+		Long: `Show one session, live or past: what was enforced, how it started, and its last
+thousand requests. Of each session the newest 20,000 requests are kept; the
+numbers of those allowed and denied count all. A request that was allowed and
+came to nothing says why.`,
+		Args: exactly("a session id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := look(p)
 			if err != nil {

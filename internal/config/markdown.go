@@ -12,7 +12,7 @@ func Markdown() string {
 
 Made from the table in ` + "`internal/config`" + `; ` + "`mojoup-node config list`" + ` shows the same with the values of this machine and where each comes from.
 
-A setting stands in ` + "`node.toml`" + `, for example as ` + "`node.sandbox.engine = \"native\"`" + `. An environment variable overrides it: its name is the setting's in capitals with ` + "`_`" + ` for each point and ` + "`MOJOUP_`" + ` before it, as in ` + "`MOJOUP_NODE_SANDBOX_ENGINE`" + `. A name that is no setting is an error in both places. ` + "`mojoup-node config set KEY VALUE`" + ` changes the one line of the file and leaves the rest as it is.
+A setting stands in ` + "`node.toml`" + `, for example as ` + "`node.sandbox.engine = \"native\"`" + `. An environment variable overrides it: its name is the setting's in capitals with ` + "`_`" + ` for each point and ` + "`MOJOUP_`" + ` before it, as in ` + "`MOJOUP_NODE_SANDBOX_ENGINE`" + `. A name that is no setting is an error in both places. ` + "`mojoup-node config set KEY VALUE`" + ` changes the one line of the file and leaves the rest as it is. A file that belongs to anybody but the node's user or root, or that others may write, is refused.
 
 | | a user's node | a node of root |
 |---|---|---|
