@@ -19,7 +19,7 @@ import (
 //	screen code 'see:$ ' 'type:ls\n' 'size:90x20' 'see:file' -- command args…
 //
 // Each act waits for what is before it: see waits for a text that comes after
-// what was seen before, type types (\n is the return key, ^C, ^Z and ^] are keys with Ctrl), size
+// what was seen before, type types (\n is the return key, ^C, ^Z and ^] are keys with Ctrl, ^[ is Escape), size
 // changes the window. At the end the exit code must be code. What was shown is
 // in the file screen.
 func screen(ts *testscript.TestScript, neg bool, args []string) {
@@ -104,7 +104,7 @@ func (s *shownText) act(file *os.File, act string) error {
 	case "see":
 		return s.see(what)
 	case "type":
-		_, err := io.WriteString(file, strings.NewReplacer(`\n`, "\r", "^C", "\x03", "^Z", "\x1a", "^]", "\x1d").Replace(what))
+		_, err := io.WriteString(file, strings.NewReplacer(`\n`, "\r", "^C", "\x03", "^Z", "\x1a", "^]", "\x1d", "^[", "\x1b").Replace(what))
 		return err
 	case "size":
 		var size pty.Winsize

@@ -39,6 +39,7 @@ func (l *life) begin(ctx context.Context, s console.Stream) api.Ended {
 		<-l.gone
 		return l.ended
 	case <-s.Detached():
+		owner.hearOut(l.gone)
 		l.hub.disown()
 	case <-l.hub.unowned:
 	}
@@ -98,6 +99,7 @@ func (l *life) watch(ctx context.Context, v *viewer) api.Ended {
 		case <-l.gone:
 			gone = true
 		case <-v.stream.Detached():
+			v.hearOut(l.gone)
 			return api.Ended{Detached: true}
 		case <-ctx.Done():
 			return api.Ended{Detached: true}

@@ -57,6 +57,7 @@ type viewer struct {
 	readOnly bool
 	size     api.Size      // of their terminal, or zero
 	wake     chan struct{} // something is in the queue
+	heard    chan struct{} // closed when nothing more is typed
 
 	queue   parts // guarded by the hub
 	skipped int
@@ -70,7 +71,7 @@ const queueLimit = 2 * tailLimit
 func (h *hub) own(s console.Stream) *viewer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := &viewer{stream: s, size: h.size, wake: make(chan struct{}, 1)}
+	v := &viewer{stream: s, size: h.size, wake: make(chan struct{}, 1), heard: make(chan struct{})}
 	h.owner, h.viewers = v, append(h.viewers, v)
 	return v
 }
@@ -93,7 +94,7 @@ func (h *hub) disown() {
 
 // join adds a viewer, with all that they must see first.
 func (h *hub) join(s console.Stream, req api.AttachRequest) *viewer {
-	v := &viewer{stream: s, readOnly: req.ReadOnly || !h.terminal, wake: make(chan struct{}, 1), queue: parts{limit: queueLimit}}
+	v := &viewer{stream: s, readOnly: req.ReadOnly || !h.terminal, wake: make(chan struct{}, 1), heard: make(chan struct{}), queue: parts{limit: queueLimit}}
 	v.queue.cut = func(p part) { v.skipped += len(p.data) }
 	if req.Terminal != nil && !v.readOnly {
 		v.size = *req.Terminal
@@ -310,7 +311,10 @@ func (h *hub) heed(v *viewer, owner bool, over <-chan struct{}) {
 func (h *hub) attend(v *viewer, owner bool) (end func()) {
 	var both sync.WaitGroup
 	over := make(chan struct{})
-	both.Go(func() { h.listen(v, owner, over) })
+	both.Go(func() {
+		defer close(v.heard)
+		h.listen(v, owner, over)
+	})
 	both.Go(func() { h.heed(v, owner, over) })
 	return func() {
 		close(over)
@@ -318,6 +322,21 @@ func (h *hub) attend(v *viewer, owner bool) (end func()) {
 		both.Wait()
 	}
 }
+
+// hearOut waits until what one who leaves has typed before is taken, unless
+// nobody takes it.
+func (v *viewer) hearOut(gone <-chan struct{}) {
+	late := time.NewTimer(hearFor)
+	defer late.Stop()
+	select {
+	case <-v.heard:
+	case <-late.C:
+	case <-gone:
+	}
+}
+
+// hearFor bounds how long leaving may wait for that.
+const hearFor = time.Second
 
 // end ends the input, so that nobody waits to write to a command that has
 // ended.

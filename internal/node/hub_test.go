@@ -253,6 +253,27 @@ func TestLeavingDoesNotWait(t *testing.T) {
 	})
 }
 
+// TestWhatWasTypedBeforeLeavingIsTaken: however soon after it they leave.
+func TestWhatWasTypedBeforeLeavingIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := hubLife(&api.Size{Columns: 80, Rows: 24})
+		s := newSeat()
+		end := l.look(t.Context(), s, api.AttachRequest{})
+		s.keys.put([]byte("typed"), nil)
+		close(s.left)
+		s.keys.end()
+		synctest.Wait()
+		buf := make([]byte, 10)
+		n, err := l.hub.Stdin().Read(buf)
+		if string(buf[:n]) != "typed" || err != nil {
+			t.Errorf("the session got %q, %v", buf[:n], err)
+		}
+		if e := <-end; !e.Detached {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
 // TestB67_TailIsWhatWasWritten: what is kept is the end of what was written,
 // byte by byte, and of a terminal it begins between two characters.
 func TestB67_TailIsWhatWasWritten(t *testing.T) {

@@ -34,7 +34,8 @@ type Stream interface {
 	// Resizes and Signals are what the client's terminal and its person ask.
 	Resizes() <-chan api.Size
 	Signals() <-chan int
-	// Detached is closed when the client says that it leaves.
+	// Detached is closed when the client says that it leaves. Its stdin ends
+	// after what it has typed before.
 	Detached() <-chan struct{}
 }
 
@@ -155,6 +156,7 @@ func (s *stream) read() {
 		case api.FrameDetach:
 			if !leaving {
 				leaving = true
+				s.stdin.finish() // what is held is still typed
 				close(s.left)
 			}
 		default:
