@@ -85,15 +85,25 @@ func undo(ctx context.Context, s *store.Store, pending []store.JournalEntry, do 
 // sweepEvery is how often a node tries again what it could not undo.
 const sweepEvery = time.Minute
 
-// sweepLater tries again what teardowns of this node left, until ctx ends.
+// pruneEvery is how often a node forgets past sessions that need not be kept:
+// one that runs for weeks is never opened anew.
+const pruneEvery = time.Hour
+
+// sweepLater tries again what teardowns of this node left, and forgets what
+// need not be kept, until ctx ends.
 func (n *Node) sweepLater(ctx context.Context) {
-	again := time.NewTicker(sweepEvery)
+	again, old := time.NewTicker(sweepEvery), time.NewTicker(pruneEvery)
 	defer again.Stop()
+	defer old.Stop()
 	for {
 		select {
 		case <-again.C:
 			n.sweepLeftovers(ctx)
 			n.writeEnds(ctx)
+		case <-old.C:
+			if _, err := n.store.Prune(ctx); err != nil && ctx.Err() == nil {
+				n.log.Error("forgetting past sessions", "err", err)
+			}
 		case <-ctx.Done():
 			return
 		}
