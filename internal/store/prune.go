@@ -31,7 +31,7 @@ func (r Retention) orDefault() Retention {
 // Prune forgets past sessions beyond what Options.Keep allows, with their
 // verdicts, and returns how many. It works in small transactions, so that
 // nobody waits long for the writer. Open does a little of it; a node that runs
-// for weeks calls it now and then.
+// calls it every hour.
 func (s *Store) Prune(ctx context.Context) (int, error) {
 	total := 0
 	for {

@@ -8,9 +8,10 @@
 // transaction that lets it begin:
 //
 //	st, err := store.Open(ctx, paths.State, store.Options{})
-//	err = st.CreateSession(ctx, s, nil)              // asked
-//	err = st.StageSession(ctx, s.ID, undo, nil)      // staging; undo before do
-//	err = st.MoveSession(ctx, s.ID, session.Running, nil)
+//	err = st.CreateSession(ctx, s, undo)                   // staging; undo before do
+//	err = st.MoveSession(ctx, s.ID, session.Starting, nil)
+//	err = st.MoveSession(ctx, s.ID, session.Running, nil)  // written before acted on
+//	err = st.MoveSession(ctx, s.ID, session.Stopping, nil)
 //	err = st.UndoAllDone(ctx, s.ID)
 //	err = st.MoveSession(ctx, s.ID, session.Gone, nil)
 //
