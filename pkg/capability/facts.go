@@ -1,6 +1,9 @@
 package capability
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // facts are what the machine's files say beforehand. None of them decides
 // anything: they only tell apart the causes of what a probe was answered.
@@ -26,14 +29,12 @@ func look(h *Host) facts {
 		filtered:  statusField(h.text("/proc/self/status"), "Seccomp") == "2",
 	}
 	f.mirrored = f.wsl == wsl2 && statusField(h.text("/proc/1/status"), "Seccomp") == "2"
-	mounts := parseMounts(h.text("/proc/self/mountinfo"))
-	rooted := false
-	for _, m := range mounts {
-		rooted = rooted || m.point == "/"
-		f.masked = f.masked || masks(m.point)
+	points := mountPoints(h.text("/proc/self/mountinfo"))
+	for _, point := range points {
+		f.masked = f.masked || masks(point)
 	}
 	// A chroot into an ordinary directory sees no mount at its root.
-	f.chroot = len(mounts) > 0 && !rooted
+	f.chroot = len(points) > 0 && !slices.Contains(points, "/")
 	if h.Helper != nil {
 		f.helper = h.Helper()
 	}
@@ -76,20 +77,16 @@ func masks(point string) bool {
 	return strings.HasPrefix(point, "/proc/")
 }
 
-// mount is one line of /proc/PID/mountinfo, see proc_pid_mountinfo(5).
-type mount struct{ point string }
-
-func parseMounts(text string) []mount {
-	var mounts []mount
+// mountPoints reads where things are mounted out of /proc/PID/mountinfo, see
+// proc_pid_mountinfo(5).
+func mountPoints(text string) []string {
+	var points []string
 	for line := range strings.Lines(text) {
-		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !ok || len(left) < 5 || len(right) < 1 {
-			continue
+		if fields := strings.Fields(line); len(fields) >= 5 {
+			points = append(points, unescape(fields[4]))
 		}
-		mounts = append(mounts, mount{point: unescape(left[4])})
 	}
-	return mounts
+	return points
 }
 
 // unescape undoes what the kernel does to white space in mountinfo.
