@@ -147,6 +147,7 @@ type typist struct {
 	view  *view
 	typed chan []byte
 	rest  []byte
+	over  bool // the keys were typed
 }
 
 func (t *typist) Read(p []byte) (int, error) {
@@ -158,6 +159,10 @@ func (t *typist) Read(p []byte) (int, error) {
 		go t.read()
 	}
 	for len(t.rest) == 0 {
+		if t.over { // and what was typed before has been sent
+			t.view.leaves()
+			return 0, io.EOF
+		}
 		var late <-chan time.Time
 		if t.view.keys.Holding() {
 			late = time.After(keysWithin)
@@ -167,11 +172,7 @@ func (t *typist) Read(p []byte) (int, error) {
 			if !ok {
 				return 0, io.EOF
 			}
-			var found bool
-			if t.rest, found = t.view.keys.Feed(b); found {
-				t.view.leaves()
-				return 0, io.EOF
-			}
+			t.rest, t.over = t.view.keys.Feed(b)
 		case <-late:
 			t.rest = t.view.keys.Release()
 		}
