@@ -536,3 +536,30 @@ func TestTheRestOfTheMachineIsNotThere(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// TestProgramsOfGitCannotBeRewritten: what git status on the host runs stands
+// in the tree, also in a repository inside it.
+func TestProgramsOfGitCannotBeRewritten(t *testing.T) {
+	e := engine(t)
+	for _, p := range people(t) {
+		t.Run(p.name, func(t *testing.T) {
+			dir := p.place(t)
+			top := newRepo(t, dir+"/repo")
+			newRepo(t, top+"/inner")
+			for _, tree := range []string{top, top + "/inner"} {
+				if err := os.WriteFile(tree+"/tool.sh", []byte("#!/bin/sh\ncat\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				run(t, tree, "git", "config", "filter.x.clean", "sh -e ./tool.sh")
+			}
+			p.own(t, dir)
+			s := start(t, e, p, top, nil)
+			s.must("test -x tool.sh && echo x > other && mv other another")
+			for _, script := range []string{"echo x >> tool.sh", "rm -f tool.sh", "mv tool.sh x", "echo > x; mv -f x tool.sh", "echo x >> inner/tool.sh", "rm -f inner/tool.sh", "mv inner moved"} {
+				if out, code := s.sh(script); code == 0 {
+					t.Errorf("%s worked: %s", script, out)
+				}
+			}
+		})
+	}
+}
