@@ -23,7 +23,7 @@ mine() { git grep --untracked -InE "$@" || [ $? -eq 1 ]; }
 
 ban() { # pattern, reason, which files…
 	local found
-	found=$(mine "$1" -- "${@:3}" | grep -v 'panic(.*"BUG' || true)
+	found=$(mine "$1" -- "${@:3}" | grep -vE 'panic\(.*"BUG|panic\(http\.ErrAbortHandler\)' || true)
 	[ -z "$found" ] || say "$2:"$'\n'"$found"
 }
 code=('*.go' ':!*_test.go' ':!internal/realtest' ':!pkg/sandbox/sandboxtest')
@@ -32,7 +32,7 @@ ban 'os\.Exit\(|log\.Fatal' 'only main exits: elsewhere defers would be skipped'
 ban 'os\.Is(Not)?Exist\(|os\.IsPermission\(' 'does not unwrap: use errors.Is' "${code[@]}"
 ban '^func init\(\)' 'a hidden order of execution' "${code[@]}"
 ban 'context\.(Background|TODO)\(\)' 'a part takes its context from its caller' "${code[@]}" ':!cmd' ':!internal/cli/cli.go'
-ban 'panic\(' 'an error has a text and a next step; only a fault of this program ("BUG: …") may panic' "${code[@]}"
+ban 'panic\(' 'an error has a text and a next step; only a fault of this program ("BUG: …") may panic, or a handler that cuts an answer off in the way of net/http' "${code[@]}"
 # Hosts come from the clients of the machine, so that company mirrors work.
 ban 'npmjs[.]|yarnpkg[.]|pypi[.]org|pythonhosted[.]|crates[.]io|(proxy|sum)[.]golang[.]|(deb|security)[.]debian[.]|(archive|security)[.]ubuntu[.]|maven[.](org|apache|google)|repo1?[.]maven' \
 	'a package registry by name' .
