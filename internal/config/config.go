@@ -38,6 +38,7 @@ type Origin struct {
 // SourceKind tells which of the three gave a value.
 type SourceKind string
 
+// What can give a value, the weakest first.
 const (
 	FromDefault     SourceKind = "default"
 	FromFile        SourceKind = "file"

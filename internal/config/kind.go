@@ -16,6 +16,7 @@ import (
 // Kind is what a setting's value may be.
 type Kind string
 
+// The kinds, by the words that people are shown.
 const (
 	String   Kind = "text"
 	Enum     Kind = "one of"

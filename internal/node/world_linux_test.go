@@ -148,7 +148,6 @@ func (r *running) wait(t *testing.T) error {
 
 // asked is one session that somebody asked for.
 type asked struct {
-	id     string // once it is known
 	gone   context.CancelFunc
 	ended  chan api.Ended
 	failed chan error

@@ -42,9 +42,9 @@ type Bundle struct {
 type NodeKind uint8
 
 const (
-	Absent NodeKind = iota
-	File
-	Dir
+	Absent NodeKind = iota // nothing, or a link that leads nowhere
+	File                   // a regular file
+	Dir                    // a directory
 )
 
 // A Node is what stands at one path of the host.

@@ -182,9 +182,9 @@ func (s *Store) Session(ctx context.Context, id session.ID) (Session, error) {
 type Which int
 
 const (
-	All  Which = iota
-	Live       // not ended
-	Past       // ended
+	All  Which = iota // live and past
+	Live              // not ended
+	Past              // ended
 )
 
 // A Filter chooses sessions. The zero value chooses all.

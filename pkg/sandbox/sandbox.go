@@ -284,10 +284,11 @@ type Exit struct {
 // Strength is how well a protection holds.
 type Strength string
 
+// How well a protection can hold.
 const (
 	Held   Strength = "enforced"
-	Weaker Strength = "weaker"
-	Absent Strength = "absent"
+	Weaker Strength = "weaker" // there, but less than one might think: Detail says why
+	Absent Strength = "absent" // not asked for, or not to be had here
 )
 
 // A Fact is one line of what was really enforced.

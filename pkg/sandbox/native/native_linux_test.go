@@ -79,7 +79,7 @@ func TestRepositoryIsOwnedAndGuarded(t *testing.T) {
 	b := open(t, w.spec())
 	want(t, b, map[string]string{
 		fmt.Sprintf("cd %s && echo x > made && mkdir a b && mv made a && mv a b && echo ok", w.repo): "ok",
-		fmt.Sprintf("cd %s && mv .git x 2>&1", w.repo):                                               fmt.Sprintf("mv: cannot move '.git' to 'x': Device or resource busy"),
+		fmt.Sprintf("cd %s && mv .git x 2>&1", w.repo):                                               "mv: cannot move '.git' to 'x': Device or resource busy",
 		fmt.Sprintf("cd %s/.git && (echo x >> config) 2>&1 | sed 's/.*: //'", w.repo):                "Read-only file system",
 		fmt.Sprintf("cd %s/.git && (echo x > hooks/pre-commit) 2>&1 | sed 's/.*: //'", w.repo):       "Read-only file system",
 		fmt.Sprintf("cd %s/.git && echo x > HEAD && cat HEAD", w.repo):                               "x",

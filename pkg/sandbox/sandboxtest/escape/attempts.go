@@ -43,9 +43,9 @@ type Attempt struct {
 type Layout uint8
 
 const (
-	Any      Layout = iota
-	MainTree        // .git is a directory of the repository
-	Worktree        // .git is a file that points to another repository
+	Any      Layout = iota // no matter how
+	MainTree               // .git is a directory of the repository
+	Worktree               // .git is a file that points to another repository
 )
 
 // Outcomes beside the names of errno (errno(3)) and of signals.
