@@ -56,6 +56,9 @@ func TestEveryPackageHasItsRoom(t *testing.T) {
 	}
 	rooms := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z/-]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		if rooms[row[1]] {
+			t.Errorf("docs/ARCHITECTURE.md has two rows for %s", row[1])
+		}
 		rooms[row[1]] = true
 	}
 	if len(rooms) < 20 {

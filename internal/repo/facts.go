@@ -108,8 +108,8 @@ func (r *Repository) lookAll() error {
 }
 
 // addTargets notes each path below the work tree that a configuration file
-// makes the host's git run or obey, when it is started in the work tree top. An include is followed whatever its
-// condition says: it may be true tomorrow.
+// makes the host's git run or obey, when it is started in the work tree top. An
+// include is followed whatever its condition says: it may be true tomorrow.
 func (r *Repository) addTargets(top, file string, depth int) error {
 	if depth > maxIncludes {
 		return &Error{Path: file, Reason: "is included more than ten levels deep, which git refuses too", Advice: "look for a file that includes itself"}
