@@ -132,7 +132,7 @@ func setup(env *testscript.Env) error {
 
 // canSandbox reports whether this machine can run the scripts that need a
 // sandbox. In CI they must run.
-func canSandbox(t *testing.T) bool {
+func canSandbox(t testing.TB) bool {
 	err := child.TryNamespaces(t.Context())
 	if err == nil {
 		return true
