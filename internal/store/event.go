@@ -14,7 +14,7 @@ func (s *Store) AddEvents(ctx context.Context, id session.ID, events []api.Event
 	if len(events) == 0 {
 		return nil
 	}
-	return s.inWrite(ctx, "recording events", func(tx *sql.Tx) error {
+	return s.inTime(ctx, "recording events", func(tx *sql.Tx) error {
 		stmt, err := tx.PrepareContext(ctx, `INSERT INTO events (session, time, kind, text) SELECT id, ?, ?, ? FROM sessions WHERE id = ?`)
 		if err != nil {
 			return err

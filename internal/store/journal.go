@@ -60,7 +60,7 @@ func (s *Store) pending(ctx context.Context, and string, args ...any) ([]Journal
 
 // UndoDone notes that one act is done. To note it again changes nothing.
 func (s *Store) UndoDone(ctx context.Context, id session.ID, seq int) error {
-	return s.inWrite(ctx, fmt.Sprintf("noting undo %d of session %s", seq, id), func(tx *sql.Tx) error {
+	return s.inTime(ctx, fmt.Sprintf("noting undo %d of session %s", seq, id), func(tx *sql.Tx) error {
 		var is int
 		err := tx.QueryRowContext(ctx, `UPDATE journal SET done = coalesce(done, ?) WHERE session = ? AND seq = ? RETURNING 1`,
 			s.now().UnixNano(), string(id), seq).Scan(&is)
@@ -74,7 +74,7 @@ func (s *Store) UndoDone(ctx context.Context, id session.ID, seq int) error {
 // UndoAllDone notes that every act of a session is done, as after a teardown
 // that went through.
 func (s *Store) UndoAllDone(ctx context.Context, id session.ID) error {
-	return s.inWrite(ctx, fmt.Sprintf("noting the undo of session %s", id), func(tx *sql.Tx) error {
+	return s.inTime(ctx, fmt.Sprintf("noting the undo of session %s", id), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE journal SET done = ? WHERE session = ? AND done IS NULL`, s.now().UnixNano(), string(id))
 		return err
 	})

@@ -117,7 +117,7 @@ func (s *Store) StageSession(ctx context.Context, id session.ID, undo []Undo, ch
 // it. A nil change is none; what it does to ID, State and the counters has no
 // effect. A session whose undo is not done cannot be gone ([PendingError]).
 func (s *Store) MoveSession(ctx context.Context, id session.ID, to session.State, change func(*Session)) error {
-	return s.inWrite(ctx, fmt.Sprintf("moving session %s to %s", id, to), func(tx *sql.Tx) error {
+	return s.inTime(ctx, fmt.Sprintf("moving session %s to %s", id, to), func(tx *sql.Tx) error {
 		return s.move(ctx, tx, id, to, change)
 	})
 }
@@ -125,7 +125,7 @@ func (s *Store) MoveSession(ctx context.Context, id session.ID, to session.State
 // UpdateSession writes what change makes of a session without moving it. What
 // it does to ID, State and the counters has no effect.
 func (s *Store) UpdateSession(ctx context.Context, id session.ID, change func(*Session)) error {
-	return s.inWrite(ctx, fmt.Sprintf("updating session %s", id), func(tx *sql.Tx) error {
+	return s.inTime(ctx, fmt.Sprintf("updating session %s", id), func(tx *sql.Tx) error {
 		old, err := getSession(ctx, tx, id)
 		if err != nil {
 			return err

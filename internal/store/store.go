@@ -3,8 +3,10 @@
 // requests.
 //
 // It is the only package that speaks SQL. The file is SQLite with a
-// write-ahead log, one writer and full synchronisation: when a call returns,
-// its change is on the disk, whole. A session's undo is written in the same
+// write-ahead log and one writer. When a call returns its change is there, whole;
+// what must outlast a power cut (a session with its undo, verdicts, approvals)
+// is on the disk, and what a start after one finds out anyway (how far a session
+// has come, which undo is done) follows in the order of the calls. A session's undo is written in the same
 // transaction that lets it begin:
 //
 //	st, err := store.Open(ctx, paths.State, store.Options{})
@@ -199,9 +201,38 @@ func prepareFile(path string) error {
 	return nil
 }
 
-// inWrite runs do in one transaction of the writer.
+// inWrite runs do in one transaction of the writer. When it returns, the change
+// is on the disk.
 func (s *Store) inWrite(ctx context.Context, doing string, do func(*sql.Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
+	return s.transact(ctx, s.write, doing, do)
+}
+
+// inTime runs do in one transaction that a power cut may still undo, whole and
+// with all that came after it: for what a start after one finds out anyway. A
+// session that is not known to have moved on is lost all the same, and an undo
+// that is not known to be done is carried out once more. Waiting for the disk
+// each time would be most of what a short session costs.
+func (s *Store) inTime(ctx context.Context, doing string, do func(*sql.Tx) error) (err error) {
+	conn, err := s.write.Conn(ctx)
+	if err != nil {
+		return s.fail(doing, err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = NORMAL"); err != nil {
+		return s.fail(doing, err)
+	}
+	defer func() {
+		if _, ferr := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous = FULL"); ferr != nil && err == nil {
+			err = s.fail(doing, ferr)
+		}
+	}()
+	return s.transact(ctx, conn, doing, do)
+}
+
+func (s *Store) transact(ctx context.Context, db interface {
+	BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
+}, doing string, do func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return s.fail(doing, err)
 	}
