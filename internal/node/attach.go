@@ -137,6 +137,10 @@ func (n *Node) living(ctx context.Context, c console.Caller, id string) (*life, 
 	if err != nil {
 		return nil, err
 	}
-	return nil, fault.Negative("session %s has ended: %s", s.ID, s.State).WithCode("ended").
+	how := s.State
+	if s.ExitCode != nil {
+		how = fmt.Sprintf("its command's exit code was %d", *s.ExitCode)
+	}
+	return nil, fault.Negative("session %s has ended: %s", s.ID, how).WithCode("ended").
 		WithHint("`mojoup-node session show %s` says how", s.ID)
 }

@@ -37,6 +37,6 @@ func (h handler) events(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 	case err != nil && r.Context().Err() == nil:
 		h.log.Error("sending a session's log", "err", err)
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) // net/http's way to cut an answer off
 	}
 }
