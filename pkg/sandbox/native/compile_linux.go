@@ -1,11 +1,9 @@
 package native
 
 import (
-	"maps"
 	"os"
 	"path"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -126,10 +124,8 @@ func deviceOps(s sandbox.Spec) []child.Op {
 // the host, the mount point must be there: nothing is made on the host.
 func mountOps(s sandbox.Spec, mc machine) []child.Op {
 	var ops []child.Op
-	texts := map[string]string{} // where a large text stands already, uncovered
 	for i, m := range s.Mounts {
 		cover := covering(s.Mounts[:i], m.Target)
-		maps.DeleteFunc(texts, func(_, at string) bool { return at == m.Target || strings.HasPrefix(at, m.Target+"/") })
 		var flags child.Flags
 		if cover == nil || cover.Kind == sandbox.Scratch {
 			flags = child.Make
@@ -143,13 +139,7 @@ func mountOps(s sandbox.Spec, mc machine) []child.Op {
 			}
 			ops = append(ops, scratchOps(s, m, strconv.Itoa(i), cover)...)
 		case sandbox.Text:
-			op := textOp(m, cover, flags)
-			if at, ok := texts[string(m.Content)]; ok && op.Code == child.Text && op.C == 0o444 {
-				op = child.Op{Code: child.Bind, Flags: op.Flags, First: at, Second: m.Target, A: op.A}
-			} else if len(m.Content) >= worthSharing && op.C == 0o444 {
-				texts[string(m.Content)] = m.Target
-			}
-			ops = append(ops, op)
+			ops = append(ops, textOp(m, cover, flags))
 		case sandbox.Link:
 			ops = append(ops, child.Op{Code: child.Link, First: m.Target, Second: m.Source})
 		}
@@ -205,11 +195,6 @@ func scratchOps(s sandbox.Spec, m sandbox.Mount, name string, cover *sandbox.Mou
 	}
 	return ops
 }
-
-// worthSharing is the size from which on a text that stands in several places
-// is written once and bound to the others: bundles of certificates take longer
-// to write than most of a start.
-const worthSharing = 16 << 10
 
 // textOp makes a file that cannot be changed inside: in a directory that will
 // be read-only it is just a file, elsewhere a mount.
