@@ -260,3 +260,68 @@ func TestNodeThatDiesIsLost(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestLookingAtASession: attach, further commands and the log reach the node
+// as asked, and a node that goes meanwhile is told apart from an end.
+func TestLookingAtASession(t *testing.T) {
+	c := New(serve(t, looked{}))
+	leave := make(chan struct{})
+	var out bytes.Buffer
+	ended, err := c.Attach(t.Context(), "a/b", api.AttachRequest{ReadOnly: true}, Streams{
+		Stdin: strings.NewReader("typed"), Stdout: &out, Leave: leave, KeyboardOnly: true,
+		Started: func(s api.Started) {
+			if s.Session.ID != "a/b" {
+				t.Errorf("attached to %q", s.Session.ID)
+			}
+			close(leave)
+		},
+	})
+	if err != nil || !ended.Detached || out.String() != "before" {
+		t.Errorf("attach: %+v, %v, saw %q", ended, err, out.String())
+	}
+	ended, err = c.Exec(t.Context(), "x", api.ExecRequest{Command: []string{"true"}}, Streams{})
+	if err != nil || ended.Code != 4 {
+		t.Errorf("exec: %+v, %v", ended, err)
+	}
+	var kinds []string
+	if err := c.Events(t.Context(), "x", true, func(e api.Event) error { kinds = append(kinds, e.Kind); return nil }); err != nil || strings.Join(kinds, " ") != "state notice state" {
+		t.Errorf("events: %v, %v", kinds, err)
+	}
+	var p *api.Problem
+	if err := c.Events(t.Context(), "nobody", false, nil); !errors.As(err, &p) || p.Code != errRefused.Code {
+		t.Errorf("events of nobody: %v", err)
+	}
+	var cut *NoAnswerError
+	if err := c.Events(t.Context(), "cut", true, func(api.Event) error { return nil }); !errors.As(err, &cut) {
+		t.Errorf("a log that is cut off: %v", err)
+	}
+}
+
+// looked is a node with one session.
+type looked struct{ fake }
+
+func (looked) Attach(_ context.Context, _ console.Caller, id string, req api.AttachRequest, s console.Stream) api.Ended {
+	_, _ = s.Stdout().Write([]byte("before"))
+	_ = s.Started(api.Started{Session: api.Session{ID: id}})
+	typed, _ := io.ReadAll(s.Stdin()) // ends when the client leaves
+	<-s.Detached()
+	return api.Ended{Detached: req.ReadOnly && len(typed) == 0}
+}
+
+func (looked) Exec(_ context.Context, _ console.Caller, _ string, req api.ExecRequest, s console.Stream) api.Ended {
+	return api.Ended{Code: len(req.Command[0])}
+}
+
+func (looked) Events(_ context.Context, _ console.Caller, id string, follow bool, emit func([]api.Event) error) error {
+	switch id {
+	case "nobody":
+		return errRefused
+	case "cut":
+		_ = emit([]api.Event{{Kind: "state"}})
+		return errors.New("secret inner text")
+	}
+	if err := emit([]api.Event{{Kind: "state"}, {Kind: "notice"}}); err != nil {
+		return err
+	}
+	return emit([]api.Event{{Kind: "state"}})
+}

@@ -127,11 +127,11 @@ func (l *life) record(ctx context.Context, p prepared) error {
 	for _, u := range p.engine.Undo(p.spec) {
 		undo = append(undo, store.Undo{Owner: enginePart(p.engine.Name()), Undo: u})
 	}
-	err := l.n.store.CreateSession(ctx, l.row, undo)
-	l.publish()
 	if p.repository.GitDir != "" {
 		l.diary.note(api.EventHead, cmp.Or(p.repository.Head(), noCommit))
 	}
+	err := l.n.store.CreateSession(ctx, l.row, undo)
+	l.publish()
 	l.stage("journal")
 	return err
 }
