@@ -22,13 +22,22 @@ func (b *builder) certificates() {
 	// person's extra ones by it as well.
 	b.add(sandbox.Mount{Kind: sandbox.Text, Target: caFile, Content: slices.Concat(b.in.SessionCA, extra)})
 	combined := slices.Concat(joined, b.in.SessionCA)
-	b.add(sandbox.Mount{Kind: sandbox.Text, Target: bundleFile, Content: combined})
+	first := ""
 	for _, found := range b.in.Host.Bundles {
 		if found.Path == bundleFile || underAny(found.Path, []string{"/nix", "/usr"}) && !b.bound(found.Path) {
 			continue
 		}
 		b.add(sandbox.Mount{Kind: sandbox.Text, Target: found.Path, Content: combined})
+		if first == "" {
+			first = found.Path
+		}
 	}
+	if first == "" {
+		b.add(sandbox.Mount{Kind: sandbox.Text, Target: bundleFile, Content: combined})
+		return
+	}
+	// Written once: two hundred kilobytes more are a good part of a start.
+	b.add(sandbox.Mount{Kind: sandbox.Link, Target: bundleFile, Source: first})
 }
 
 // certificates are those that the host trusts, and the person's extra ones.

@@ -281,6 +281,11 @@ func TestB33_Environment(t *testing.T) {
 			content[m.Target] = string(m.Content)
 		}
 	}
+	for _, m := range p.Spec.Mounts {
+		if m.Kind == sandbox.Link && content[m.Source] != "" {
+			content[m.Target] = content[m.Source]
+		}
+	}
 	all, own := string(certificate("system"))+string(certificate("session")), string(certificate("session"))
 	for name, want := range map[string]string{
 		"SSL_CERT_FILE": all, "REQUESTS_CA_BUNDLE": all, "CURL_CA_BUNDLE": all, "GIT_SSL_CAINFO": all, "PIP_CERT": all, "CARGO_HTTP_CAINFO": all,
