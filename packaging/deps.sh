@@ -19,6 +19,7 @@ test_packages() {
 	command -v ip >/dev/null 2>&1 || echo iproute2
 	command -v curl >/dev/null 2>&1 || echo curl
 	command -v strace >/dev/null 2>&1 || echo strace
+	command -v vim >/dev/null 2>&1 || echo vim
 	command -v gdb >/dev/null 2>&1 || echo gdb
 	command -v shellcheck >/dev/null 2>&1 || echo shellcheck
 	command -v setpriv >/dev/null 2>&1 || echo util-linux
