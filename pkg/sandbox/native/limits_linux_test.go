@@ -48,7 +48,7 @@ func wantGroups(t *testing.T, e *Engine) {
 		case os.Geteuid() == 0:
 			kerneltest.Lacking(t, "the controller "+string(c), e.groups.Mode()+" without it")
 		default:
-			t.Skipf("wanted the controller %s, found %s without it", c, e.groups.Mode())
+			t.Skipf("wanted root or delegation for the controller %s, found user %d and %s without it", c, os.Geteuid(), e.groups.Mode())
 		}
 	}
 }
