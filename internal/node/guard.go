@@ -24,13 +24,14 @@ const surveyWithin = time.Second
 // A guard keeps an eye on what no mount holds while a session lives: what the
 // host takes away, and what the session leaves that the host would run.
 type guard struct {
-	l      *life
-	tree   repo.Repository
-	before repo.Survey
-	hidden []string
-	modes  map[string]fs.FileMode // directories whose rights a session could take
-	stop   func()
-	saying sync.WaitGroup
+	l        *life
+	tree     repo.Repository
+	before   repo.Survey // once surveyed is closed
+	surveyed chan struct{}
+	hidden   []string
+	modes    map[string]fs.FileMode // directories whose rights a session could take
+	stop     func()
+	saying   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
 	lines []string
@@ -38,8 +39,9 @@ type guard struct {
 
 // guard begins before the self-check, which finds what was lost earlier.
 func (l *life) guard(ctx context.Context, p prepared) *guard {
-	g := &guard{l: l, tree: p.repository, stop: func() {}}
+	g := &guard{l: l, tree: p.repository, stop: func() {}, surveyed: make(chan struct{})}
 	if !p.sandboxed {
+		close(g.surveyed)
 		return g
 	}
 	g.noteModes(p.spec.Protect)
@@ -65,7 +67,12 @@ func (l *life) guard(ctx context.Context, p prepared) *guard {
 		g.giveBack(ctx)
 		stop()
 	}
-	g.before = p.repository.Before()
+	// A large tree takes a while, and nothing runs in it before the self-check
+	// has passed.
+	g.saying.Go(func() {
+		defer close(g.surveyed)
+		g.before = p.repository.Before()
+	})
 	return g
 }
 
@@ -172,6 +179,7 @@ func weakened(facts sandbox.Enforced, claims []string, why string) sandbox.Enfor
 // end returns the closing lines, once it was stopped and the sandbox has gone.
 func (g *guard) end(ctx context.Context) []string {
 	g.saying.Wait()
+	<-g.surveyed
 	if g.before.IsZero() {
 		return nil
 	}

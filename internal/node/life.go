@@ -164,6 +164,7 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	if err != nil {
 		return 0, cannotStart(err), nil
 	}
+	<-guard.surveyed
 	l.stage("self-check")
 	code, err = l.command(ctx, p, box, enforced)
 	return code, err, nil
