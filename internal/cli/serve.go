@@ -49,7 +49,15 @@ systemd made is taken, and systemd is told when the node answers.`,
 	return cmd
 }
 
+// collectAt is how much a node's heap may grow between two collections, in
+// percent. It is small and mostly short-lived (certificates, plans): at Go's
+// 100 nearly every start of a session would wait for a collection.
+const collectAt = 400
+
 func serve(ctx context.Context, p Process, linger time.Duration) error {
+	if p.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	if err := outside(p); err != nil {
 		return err
 	}
