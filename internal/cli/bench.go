@@ -85,6 +85,7 @@ func measureAll(ctx context.Context, p Process, runs, wholeRuns int) (rows []ben
 	if out, err := exec.CommandContext(ctx, "git", "init", "-q", repository).CombinedOutput(); err != nil {
 		return nil, nil, fault.Unknown("making a repository to measure in: %w: %s", err, out)
 	}
+	collectLess(p) // the engine runs in this process
 	rows, err = bench.Starts(ctx, runs, es["native"], func(id string) (sandbox.Spec, error) {
 		return node.BenchSpec(ctx, h.paths, p.Environ(), repository, id)
 	})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -54,10 +55,16 @@ systemd made is taken, and systemd is told when the node answers.`,
 // 100 nearly every start of a session would wait for a collection.
 const collectAt = 400
 
-func serve(ctx context.Context, p Process, linger time.Duration) error {
+// collectLess makes this process collect as a node does, unless the person has
+// said how.
+func collectLess(p Process) {
 	if p.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
+}
+
+func serve(ctx context.Context, p Process, linger time.Duration) error {
+	collectLess(p)
 	if err := outside(p); err != nil {
 		return err
 	}
