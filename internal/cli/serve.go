@@ -96,33 +96,37 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 		return err
 	}
 	err = n.Serve(ctx)
+	if errors.Is(err, node.ErrRunning) && p.Getenv(readyVariable) != "" {
+		// Whoever started this one wants a node to answer: the other one, if not
+		// yet, or this one, where the other is just ending.
+		err = h.answerOrServe(ctx, p, n)
+	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	if errors.Is(err, node.ErrRunning) {
-		// Whoever started this one wants a node to answer, and the other one
-		// does, if not yet.
-		if h.awaitAnswer(ctx) == nil {
-			tellReady(p, readyWord)
-		}
 		return fault.Negative("%w", err).WithCode("already-running").WithHint("`mojoup-node status` shows it")
 	}
 	return err
 }
 
-// awaitAnswer waits until the node that holds the lock answers.
-func (h here) awaitAnswer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin/2)
+// answerOrServe waits until the node that holds the lock answers, and says so to
+// whoever waits, or serves in its place once it has gone.
+func (h here) answerOrServe(ctx context.Context, p Process, n *node.Node) error {
+	waiting, cancel := context.WithTimeout(ctx, startWithin/2)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for {
-		_, err := h.client().Status(ctx)
-		if !errors.Is(err, client.ErrNotRunning) {
+		if _, err := h.client().Status(waiting); err == nil {
+			tellReady(p, readyWord)
+			return node.ErrRunning
+		}
+		if err := n.Serve(ctx); !errors.Is(err, node.ErrRunning) {
 			return err
 		}
 		select {
 		case <-again.C:
-		case <-ctx.Done():
-			return err
+		case <-waiting.Done():
+			return node.ErrRunning
 		}
 	}
 }
