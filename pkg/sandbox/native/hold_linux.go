@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -65,6 +66,11 @@ func holdAll(s sandbox.Spec) (held []*hold, err error) {
 	return held, nil
 }
 
+const (
+	lockWithin = 2 * time.Second
+	lockAgain  = 2 * time.Millisecond
+)
+
 // hold makes the placeholder where there is nothing, as the session's user,
 // and takes the shared lock. What stands there already is left as it is.
 func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
@@ -73,7 +79,13 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 		return nil, err
 	}
 	defer unix.Close(parent)
-	for range 16 { // another sandbox may be taking it away at this moment
+	// Another sandbox may be taking it away at this moment, which takes as long
+	// as a few changes of a directory do; a lock that lasts is somebody else's.
+	due := time.Now().Add(lockWithin)
+	for first := true; first || time.Now().Before(due); first = false {
+		if !first {
+			<-time.After(lockAgain)
+		}
 		made := true
 		err := asUser(id, func() error { return p.make(parent) })
 		if errors.Is(err, unix.EEXIST) {
