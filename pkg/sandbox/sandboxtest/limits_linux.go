@@ -6,6 +6,14 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
+// hold keeps 200 MB until its reader reads, ten seconds on, and ends as the
+// process that keeps them did: a limit that somebody watches, and the kernel
+// does not keep, is late by a moment.
+const hold = `mkfifo /tmp/held
+{ sleep 10; cat; } </tmp/held >/dev/null & reader=$!
+head -c 200000000 /dev/zero | tail -c 199999999 >/tmp/held & wait $!; code=$?
+kill $reader; exit $code`
+
 // testLimits lets bombs go off where the engine says that they are bounded. An
 // engine that cannot bound something passes by saying so.
 func testLimits(t *testing.T, s *suite) {
@@ -25,7 +33,7 @@ func testLimits(t *testing.T, s *suite) {
 	}{
 		{"process limit", "i=0; while [ $i -lt 100 ]; do sleep 30 & i=$((i+1)); done", failed},
 		{"open files limit", "test $(ulimit -n) -le 100", func(r result) bool { return r.Code == 0 }},
-		{"memory limit", "head -c 200000000 /dev/zero | tail -c 199999999 | wc -c | grep 199999999", failed},
+		{"memory limit", hold, failed},
 		{"disk limit", "head -c 9000000 /dev/zero > /tmp/big", failed},
 	} {
 		switch got, ok := strength[bomb.fact]; {
