@@ -28,6 +28,8 @@ var rules = []struct {
 	// The tests of pure packages may read golden files: their imports are not asked.
 	{from: "pkg/policy", deny: []string{"os", "net/http"}, because: "a decision is a pure function: no file, process or socket"},
 	{from: "pkg/sandbox", deny: []string{"pkg/policy", "pkg/secrets", "pkg/console"}, because: "an engine obeys a Spec; it does not read policy"},
+	{from: "", except: []string{"pkg/sandbox/openshell"}, deny: []string{"pkg/sandbox/openshell/wire", "google.golang.org/grpc", "google.golang.org/protobuf"}, because: "what a gateway's bytes look like stays below its engine"},
+	{from: "", except: []string{"pkg/sandbox/openshell", "internal/cli"}, deny: []string{"pkg/sandbox/openshell"}, because: "which engines there are is wired in one place"},
 	{from: "internal/egress", deny: []string{"os/exec", "pkg/sandbox"}, because: "the way out knows sessions by their listener, never by process"},
 	{from: "pkg/console", deny: []string{"pkg/sandbox", "pkg/policy", "pkg/capability"}, because: "the API shows what the node tells it; it decides nothing"},
 	{from: "internal/session", deny: []string{"pkg", "internal"}, because: "what a session is depends on nothing"},

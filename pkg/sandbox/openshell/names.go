@@ -1,0 +1,18 @@
+package openshell
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// MostName is the longest name that a gateway takes: names made of it must fit
+// into a host name.
+const MostName = 19
+
+// Name is what the sandbox of a session is called: the same at every call, so
+// that a request whose answer was lost can be looked up. It is made of both
+// ids, since two nodes may share a gateway.
+func Name(node, session string) string {
+	sum := sha256.Sum256([]byte(node + "\x00" + session))
+	return "mj-" + hex.EncodeToString(sum[:8])
+}
