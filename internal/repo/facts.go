@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
@@ -185,39 +186,95 @@ func (r *Repository) target(path string) {
 	}
 }
 
+// Sessions that begin and end in the same tree move files to their shelters
+// and back and make and remove placeholders, each in a few system calls. What
+// looks as if it met that is looked at again, at first at once: what is still
+// so after looks tries is so.
+const looks, atOnce = 6, 3
+
+// settled calls look until it has no doubt.
+func settled(look func() (doubt bool)) {
+	for i := range looks {
+		if !look() {
+			return
+		}
+		if i >= atOnce {
+			<-time.After(time.Millisecond)
+		}
+	}
+}
+
 // entry says what stands at one path.
-func (r *Repository) entry(path string) (sandbox.Entry, error) {
-	e := sandbox.Entry{Closed: closed(filepath.Dir(path))}
+func (r *Repository) entry(path string) (e sandbox.Entry, err error) {
+	settled(func() (doubt bool) {
+		e, doubt, err = r.entryNow(path)
+		return doubt
+	})
+	return e, err
+}
+
+// entryNow says what stands there at this moment, and whether it may have been
+// changed meanwhile.
+func (r *Repository) entryNow(path string) (e sandbox.Entry, doubt bool, err error) {
+	e.Closed = closed(filepath.Dir(path))
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.Is = sandbox.Missing
 	case err != nil:
-		return e, unreadable(path, err)
-	case info.Mode()&fs.ModeSymlink != 0 && sheltered(path) != path:
-		e.Is, e.Sheltered, e.Held = sandbox.Missing, true, true
-		if info, err := os.Lstat(sheltered(path)); err == nil {
-			e.Is = sandbox.SpecialFile
-			if info.Mode().IsRegular() {
-				e.Is = sandbox.RegularFile
-			}
-			if _, _, links := identity(info); links > 1 {
-				e.Shared = path
-			}
-		}
+		return e, false, unreadable(path, err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		e.Is = sandbox.SymbolicLink
+		doubt = linkEntry(path, &e)
 	case info.Mode().IsRegular():
-		e.Is, e.Held = sandbox.RegularFile, held(path, info)
-		if _, _, links := identity(info); links > 1 {
-			e.Shared = path
+		e.Is = sandbox.RegularFile
+		if otherLink(path, info) {
+			e.Shared, doubt = path, true
 		}
 	case info.IsDir():
-		e.Is, e.Held, e.Shared = sandbox.Directory, held(path, info), r.sharedBelow(path)
+		e.Is, e.Shared = sandbox.Directory, r.sharedBelow(path)
+		e.Held, err = held(path, info)
+		doubt = err != nil || e.Shared != ""
 	default:
 		e.Is = sandbox.SpecialFile
 	}
-	return e, nil
+	return e, doubt, nil
+}
+
+// linkEntry says what a link stands for: the file in its shelter, or nothing
+// that could be protected.
+func linkEntry(path string, e *sandbox.Entry) (doubt bool) {
+	to, err := os.Readlink(path)
+	switch {
+	case err != nil: // the file itself is back
+		return true
+	case to != sandbox.ShelterLink(path):
+		e.Is = sandbox.SymbolicLink
+		return false
+	}
+	e.Is, e.Sheltered, e.Held = sandbox.Missing, true, true
+	info, err := os.Lstat(filepath.Join(filepath.Dir(path), to))
+	if err != nil {
+		return true // there is none, or it went back
+	}
+	e.Is = sandbox.SpecialFile
+	if info.Mode().IsRegular() {
+		e.Is = sandbox.RegularFile
+	}
+	if _, _, links := identity(info); links > 1 {
+		e.Shared = path
+	}
+	return e.Shared != ""
+}
+
+// otherLink reports whether a file has another hard link than the one in its
+// shelter, which a move makes first.
+func otherLink(path string, info fs.FileInfo) bool {
+	_, _, links := identity(info)
+	if links < 2 {
+		return false
+	}
+	inside, err := os.Lstat(filepath.Join(filepath.Dir(path), sandbox.ShelterLink(path)))
+	return links > 2 || err != nil || !os.SameFile(info, inside)
 }
 
 // sheltered is where the file at path really stands: in the directory into
@@ -256,10 +313,8 @@ func (r *Repository) sharedBelow(dir string) string {
 			if err != nil || !d.Type().IsRegular() {
 				return nil
 			}
-			if info, err := d.Info(); err == nil {
-				if _, _, links := identity(info); links > 1 {
-					found = path
-				}
+			if info, err := d.Info(); err == nil && otherLink(path, info) {
+				found = path
 			}
 			return nil
 		})

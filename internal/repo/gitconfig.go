@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 )
 
 // maxGitConfig bounds a configuration file; real ones are a few kilobytes.
@@ -50,7 +51,7 @@ func (c gitConfig) with(path string) (gitConfig, error) {
 
 // readGitConfig reads one file; a missing one is empty, as it is for git.
 func readGitConfig(path string) (gitConfig, error) {
-	b, err := readSmall(sheltered(path), maxGitConfig)
+	b, err := readSheltered(path, maxGitConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -62,6 +63,17 @@ func readGitConfig(path string) (gitConfig, error) {
 		return nil, &Error{Path: path, Reason: "is not a git configuration: " + err.Error(), Err: err, Advice: "git config --list --file " + path + " says more"}
 	}
 	return c, nil
+}
+
+// readSheltered reads a file that a session may have moved to its shelter, or
+// be moving: that it stands at neither place is then not true.
+func readSheltered(path string, limit int64) (b []byte, err error) {
+	settled(func() (doubt bool) {
+		at := sheltered(path)
+		b, err = readSmall(at, limit)
+		return err != nil && (at != path || sheltered(path) != at || errors.Is(err, syscall.ELOOP))
+	})
+	return b, err
 }
 
 // parseGitConfig parses the syntax of git-config(1), "Syntax": sections with

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
 // openFlags keep a read from following a link, waiting for a pipe or taking a
@@ -69,24 +72,26 @@ func closed(dir string) bool {
 	return !rootMay(s) && !(listed && s.Mode&0o020 != 0)
 }
 
-// held reports whether path is a placeholder that a living session uses: a
-// small file or an empty directory with somebody's shared lock on it, which is
-// how engines keep a placeholder while anybody needs it.
-func held(path string, info fs.FileInfo) bool {
-	if info.Mode().IsRegular() && info.Size() > 1 {
-		return false
-	}
+// held reports whether the directory at path is a placeholder: empty, with
+// the mark of one. A file system that keeps no modes has no mark, and then it
+// is one while a living session has its shared lock on it. A path that has just
+// gone is an error.
+func held(path string, info fs.FileInfo) (bool, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer f.Close() // and with it the lock, if it was to be had
-	if info.IsDir() {
-		if _, err := f.ReadDir(1); err != io.EOF {
-			return false
-		}
+	if _, err := f.ReadDir(1); err != io.EOF {
+		return false, err // not empty, or removed since
 	}
-	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
+	if info.Mode()&sandbox.PlaceholderMark != 0 {
+		return true, nil
+	}
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK, nil
 }
 
 // changed is when a file's content or attributes last changed, which nobody

@@ -15,7 +15,7 @@ func writable(string, fs.FileInfo) bool { return true }
 
 func closed(string) bool { return false }
 
-func held(string, fs.FileInfo) bool { return false }
+func held(string, fs.FileInfo) (bool, error) { return false, nil }
 
 func changed(fs.FileInfo) int64 { return 0 }
 

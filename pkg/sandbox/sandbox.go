@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -202,6 +203,12 @@ const (
 	// back.
 	Shelter
 )
+
+// PlaceholderMark is in the mode of every directory that an engine makes on
+// the host to hold a missing path, from its first moment on. An empty
+// directory with it is nobody's own, whoever has locked it and whoever has
+// died: nobody gives such a mode to an empty directory.
+const PlaceholderMark = fs.ModeSticky
 
 // ShelterDir is the directory into which [Shelter] moves the file at path.
 func ShelterDir(path string) string { return path + ".held" }

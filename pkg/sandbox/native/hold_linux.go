@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,7 +52,7 @@ func placeholders(s sandbox.Spec) []placeholder {
 type hold struct {
 	placeholder
 	lock *os.File
-	made bool // by this sandbox
+	made bool // by this sandbox: what was there before and has no mark stays
 	bare bool // the file could not be moved into its shelter
 }
 
@@ -136,11 +137,20 @@ func (p placeholder) make(parent int) error {
 	name := path.Base(p.path)
 	if !p.file {
 		mode := uint32(0o755)
-		if !p.useful && p.shelter == "" {
-			mode = 0o700 // nobody else has anything to look for there, or to lock
+		switch {
+		case p.shelter != "": // its name marks it
+		case p.useful:
+			mode |= unix.S_ISVTX
+		default:
+			mode = 0o700 | unix.S_ISVTX // nobody else has anything to look for there, or to lock
 		}
 		return unix.Mkdirat(parent, name, mode)
 	}
+	err := p.makeWhole(parent)
+	if err == nil || errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	// This file system makes no file without a name: for a moment it is empty.
 	fd, err := unix.Openat(parent, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return err
@@ -148,6 +158,21 @@ func (p placeholder) make(parent int) error {
 	defer unix.Close(fd)
 	_, err = unix.Write(fd, []byte(p.content))
 	return err
+}
+
+// makeWhole gives the file its name when its content is in it: an empty
+// commondir would end every git on the host that looks at that moment, and,
+// after a death then, every later one.
+func (p placeholder) makeWhole(parent int) error {
+	fd, err := unix.Openat(parent, ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(p.content)); err != nil {
+		return err
+	}
+	return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), parent, path.Base(p.path), unix.AT_SYMLINK_FOLLOW)
 }
 
 func (p placeholder) open(parent int) (*os.File, error) {
@@ -189,8 +214,8 @@ func gone(err error) bool {
 // sandbox uses it or somebody has put something there.
 func (h *hold) release() (removed bool, err error) {
 	defer h.lock.Close()
-	if h.useful && !h.made {
-		return false, nil
+	if !h.file && h.shelter == "" && !h.made && !marked(h.lock) {
+		return false, nil // it was there before anybody held it
 	}
 	return h.remove(h.lock)
 }
@@ -257,10 +282,28 @@ func (p placeholder) remove(file *os.File) (removed bool, err error) {
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+	case errors.Is(err, unix.ENOENT):
 		return false, nil
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		return false, unmark(file) // somebody has put something there: it is theirs
 	}
 	return false, fmt.Errorf("removing the placeholder %s: %w", p.path, err)
+}
+
+// marked reports whether a directory was made to hold a missing path.
+func marked(dir *os.File) bool {
+	info, err := dir.Stat()
+	return err == nil && info.Mode()&sandbox.PlaceholderMark != 0
+}
+
+// unmark makes a placeholder a directory like others. Where others may write,
+// the bit means something and is not ours.
+func unmark(dir *os.File) error {
+	info, err := dir.Stat()
+	if err != nil || info.Mode()&sandbox.PlaceholderMark == 0 || info.Mode().Perm()&0o022 != 0 {
+		return err
+	}
+	return dir.Chmod(info.Mode() &^ sandbox.PlaceholderMark)
 }
 
 // unchanged reports whether the file holds what was put there, or nothing,
