@@ -67,8 +67,18 @@ func harmless(w io.Writer) io.Writer {
 
 // lineByLine shows each line as what it is, see visible.
 type lineByLine struct {
-	w    io.Writer
-	rest []byte
+	w        io.Writer
+	terminal bool // a line ends as terminals have it, with CR LF
+	rest     []byte
+}
+
+// flush shows what is left without an end.
+func (l *lineByLine) flush() error {
+	if len(l.rest) == 0 {
+		return nil
+	}
+	_, err := l.Write([]byte("\n"))
+	return err
 }
 
 func (l *lineByLine) Write(p []byte) (int, error) {
@@ -82,7 +92,11 @@ func (l *lineByLine) Write(p []byte) (int, error) {
 		if at < 0 {
 			at = len(l.rest) - 1 // a line without end is cut somewhere
 		}
-		for i, field := range bytes.Split(bytes.TrimSuffix(l.rest[:at+1], []byte("\n")), []byte("\t")) {
+		line := bytes.TrimSuffix(l.rest[:at+1], []byte("\n"))
+		if l.terminal {
+			line = bytes.TrimRight(line, "\r")
+		}
+		for i, field := range bytes.Split(line, []byte("\t")) {
 			if i > 0 {
 				out.WriteByte('\t') // as indentation has it
 			}

@@ -16,6 +16,7 @@ import (
 
 func newSessionLogs(p Process) *cobra.Command {
 	var follow bool
+	var screen string
 	cmd := &cobra.Command{
 		Use:   "logs ID",
 		Short: "show what happened to a session, and each of its requests",
@@ -24,14 +25,26 @@ steps of its start, what its client was told, who attached, further commands,
 and the verdict on each request. What the session's command wrote is not in it:
 people type passwords.
 
+With --terminal show instead what the terminal of a session showed that was
+started with ` + "`run --record-terminal`" + `: as text in which nothing can draw, or
+with --terminal=cast as it was, in the format asciicast 2, which other programs
+replay.
+
 With --json there is one document, a list; with --follow as well, one document a
 line.`,
 		Args: exactly("a session id"),
+		Example: `  mojoup-node session logs -f 5f1c2e
+  mojoup-node session logs --terminal=cast 5f1c2e >session.cast && asciinema play session.cast`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if screen != "" {
+				return terminalLogs(cmd.Context(), p, args[0], screen, follow, wantsJSON(cmd))
+			}
 			return logs(cmd.Context(), p, args[0], follow, wantsJSON(cmd))
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show what is added until the session has ended")
+	cmd.Flags().StringVar(&screen, "terminal", "", "what the terminal showed, as `text` or cast")
+	cmd.Flags().Lookup("terminal").NoOptDefVal = "text"
 	addJSON(cmd)
 	return cmd
 }

@@ -23,6 +23,7 @@ type runOptions struct {
 	repo, tool, engine, policy string
 	env                        []string
 	tty, noTTY, quiet, detach  bool
+	record                     bool
 	view                       viewOptions
 	command                    []string
 }
@@ -46,6 +47,10 @@ On a terminal Ctrl-] and then d leaves the session running, as --detach does fro
 the beginning; otherwise it ends with its client. A session that was left is seen
 again by ` + "`session attach`" + `. With --detach there is a terminal only with --tty, else
 the command's input has ended.
+
+With --record-terminal what the terminal shows is kept, at most 32 MiB of it,
+until the session is forgotten: what is typed where it can be seen as well, but
+no password that a program asks for without showing it. Otherwise nothing is.
 
 A session that is ended before its command is (stopped, over its time limit, the
 node ended) gets SIGTERM, then 5 seconds; the exit code is 125 and a sentence
@@ -71,6 +76,7 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
 	f.BoolVar(&o.tty, "tty", false, "give the command a terminal even where stdin or stdout is none")
 	f.BoolVar(&o.noTTY, "no-tty", false, "give the command plain streams even on a terminal")
 	f.BoolVar(&o.detach, "detach", false, "print the session's id once its command runs, and leave it running")
+	f.BoolVar(&o.record, "record-terminal", false, "keep what the terminal shows, for session logs --terminal; without it nothing of that is kept")
 	o.view.flags(f)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
 	f.SetInterspersed(false)
@@ -151,7 +157,7 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 	}
 	req := api.RunRequest{
 		Directory: spelled(p, dir), Tool: o.tool, Command: o.command, Engine: o.engine,
-		Env: plan.CallerEnv(p.Environ()),
+		Env: plan.CallerEnv(p.Environ()), RecordTerminal: o.record,
 	}
 	if o.repo != "" {
 		if req.Repository, err = filepath.Abs(o.repo); err != nil {

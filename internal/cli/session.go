@@ -154,6 +154,9 @@ func printSession(pen pen, s api.Session) {
 	if !s.Ended.IsZero() {
 		line("ended", s.Ended.Local().Format(time.DateTime))
 	}
+	if s.RecordedBytes > 0 {
+		line("recorded", fmt.Sprintf("%d bytes: `mojoup-node session logs --terminal %s` shows them", s.RecordedBytes, s.ID))
+	}
 	for _, n := range s.Notices {
 		line("notice", n)
 	}

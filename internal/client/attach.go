@@ -39,6 +39,47 @@ func (c *Client) Diff(ctx context.Context, id string, req api.DiffRequest, s Str
 	return c.session(ctx, "sessions/"+url.PathEscape(id)+"/diff", api.FrameDiff, req, s)
 }
 
+// Recording is what was recorded of a session's terminal.
+func (c *Client) Recording(ctx context.Context, id string) (io.ReadCloser, error) {
+	body, err := c.open(ctx, "sessions/"+url.PathEscape(id)+"/terminal")
+	if err != nil {
+		return nil, err
+	}
+	return answer{body, c.socket}, nil
+}
+
+// answer is a body whose errors say that the node is at fault.
+type answer struct {
+	io.ReadCloser
+	socket string
+}
+
+func (a answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &NoAnswerError{Socket: a.socket, Err: err}
+	}
+	return n, err
+}
+
+// open asks for what is answered bit by bit.
+func (c *Client) open(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+console.Host+"/"+api.Version+"/"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s: %w", path, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unanswered(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		return nil, c.read(resp.StatusCode, body, nil)
+	}
+	return resp.Body, nil
+}
+
 // Events gives the log of a session to each, an event at a time, and with
 // follow what is added until the session has ended. It takes as long as that.
 func (c *Client) Events(ctx context.Context, id string, follow bool, each func(api.Event) error) error {
@@ -46,20 +87,12 @@ func (c *Client) Events(ctx context.Context, id string, follow bool, each func(a
 	if follow {
 		path += "?follow"
 	}
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+console.Host+"/"+api.Version+"/"+path, nil)
+	body, err := c.open(ctx, path)
 	if err != nil {
-		return fmt.Errorf("asking for %s: %w", path, err)
+		return err
 	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return c.unanswered(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-		return c.read(resp.StatusCode, body, nil)
-	}
-	for dec := json.NewDecoder(resp.Body); ; {
+	defer body.Close()
+	for dec := json.NewDecoder(body); ; {
 		var e api.Event
 		err := dec.Decode(&e)
 		switch {

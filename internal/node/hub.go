@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mojoup/mojoup-node/internal/recording"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -35,9 +36,17 @@ type hub struct {
 
 	mu      sync.Mutex // guards what follows
 	tail    *tail
-	viewers []*viewer // in the order of what they last did, the last one last
-	owner   *viewer   // of viewers, or nil
-	size    api.Size  // that the terminal was told
+	viewers []*viewer         // in the order of what they last did, the last one last
+	owner   *viewer           // of viewers, or nil
+	size    api.Size          // that the terminal was told
+	kept    *recording.Writer // of what the terminal shows, or nil
+}
+
+// record gives what the terminal shows to r as well, from now on.
+func (h *hub) record(r *recording.Writer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept = r
 }
 
 func newHub(terminal *api.Size, detach bool) *hub {
@@ -100,6 +109,9 @@ func (h *hub) join(s console.Stream, req api.AttachRequest) *viewer {
 		v.size = *req.Terminal
 	}
 	h.mu.Lock()
+	if h.kept != nil {
+		v.queue.add(api.FrameNotice, []byte(recordedNotice))
+	}
 	for _, p := range h.tail.replay() {
 		v.queue.add(p.kind, p.data)
 	}
@@ -229,7 +241,11 @@ func (h *hub) write(kind api.FrameKind, p []byte) {
 	if h.detach && kind != api.FrameNotice {
 		owner = nil // who leaves at once is not told some of it by chance
 	}
+	kept := h.kept
 	h.mu.Unlock()
+	if kept != nil && kind != api.FrameNotice {
+		kept.Output(p)
+	}
 	if owner != nil {
 		_ = owner.show(part{kind, p})
 	}

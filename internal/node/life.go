@@ -13,6 +13,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/recording"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console"
@@ -42,7 +43,8 @@ type life struct {
 	wasClosed atomic.Bool
 	closing   []string // lines about what limits did to the session, and about what it left
 	inside    atomic.Pointer[inside]
-	cause     string // the limit that ended the command, in words
+	kept      *recording.Writer // of what its terminal shows, or nil
+	cause     string            // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -123,6 +125,9 @@ func (l *life) record(ctx context.Context, p prepared) error {
 		Engine: p.engine.Name(), Sandboxed: p.sandboxed, Since: time.Now(), Node: l.n.key,
 		Notices: p.notices,
 	}
+	if l.req.RecordTerminal {
+		l.row.Notices = append(l.row.Notices, recordedNotice)
+	}
 	var undo []store.Undo
 	for _, u := range p.engine.Undo(p.spec) {
 		undo = append(undo, store.Undo{Owner: enginePart(p.engine.Name()), Undo: u})
@@ -199,6 +204,11 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 
 // command runs the session's command with the client's streams.
 func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enforced sandbox.Enforced) (int, error) {
+	unrecord, err := l.recordTerminal(ctx)
+	if err != nil {
+		return 0, fault.CannotRun("recording the terminal: %w", err)
+	}
+	defer unrecord()
 	pipes, err := openPipes(l.client, p.command.TTY != nil)
 	if err != nil {
 		return 0, fault.CannotRun("making the command's streams: %w", err)
@@ -271,7 +281,9 @@ func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Pro
 			}
 			return e.exit, e.err
 		case size := <-l.client.Resizes():
-			_ = proc.Resize(sandbox.Size{Columns: size.Columns, Rows: size.Rows})
+			if proc.Resize(sandbox.Size{Columns: size.Columns, Rows: size.Rows}) == nil && l.kept != nil {
+				l.kept.Resize(size.Columns, size.Rows)
+			}
 		case n := <-l.client.Signals():
 			_ = proc.Signal(signalNumber(n))
 		case <-done:

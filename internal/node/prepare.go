@@ -86,6 +86,8 @@ func checkRequest(r api.RunRequest) error {
 		return bad("there is no command to run")
 	case len(r.Command) > 0 && r.Command[0] == "" && r.Tool == "":
 		return bad("the command has no name")
+	case r.RecordTerminal && r.Terminal == nil:
+		return fault.Usage("there is no terminal to record").WithCode("no-terminal").WithHint("--tty gives the command one")
 	}
 	switch capability.Engine(r.Engine) {
 	case "", capability.Auto, capability.Native, capability.Docker, capability.Off:

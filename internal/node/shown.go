@@ -30,7 +30,7 @@ func detail(ctx context.Context, s *store.Store, out *api.Session) error {
 	if err != nil {
 		return err
 	}
-	out.Verdicts = newest(rows, shownBytes)
+	out.Verdicts, out.RecordedBytes = newest(rows, shownBytes), s.Recorded(id)
 	notices := slices.Clone(out.Notices)
 	if older := out.Allowed + out.Denied - forgotten - len(out.Verdicts); older > 0 {
 		notices = append(notices, counted(older, "older verdict is not shown", "older verdicts are not shown"))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/mojoup/mojoup-node/internal/session"
 )
 
 // Retention bounds what is kept of past sessions, and of the verdicts of each.
@@ -12,6 +14,9 @@ type Retention struct {
 	Age      time.Duration // since they ended
 	Sessions int
 	Verdicts int // the newest of each session, and up to a twentieth more
+	// Recordings is how many bytes of what terminals showed are kept, of all
+	// sessions together.
+	Recordings int64
 }
 
 // orDefault fills in what is zero.
@@ -25,13 +30,16 @@ func (r Retention) orDefault() Retention {
 	if r.Verdicts == 0 {
 		r.Verdicts = 20_000
 	}
+	if r.Recordings == 0 {
+		r.Recordings = 1 << 30
+	}
 	return r
 }
 
 // Prune forgets past sessions beyond what Options.Keep allows, with their
-// verdicts, and returns how many. It works in small transactions, so that
-// nobody waits long for the writer. Open does a little of it; a node that runs
-// calls it every hour.
+// verdicts and what was recorded of their terminals, and returns how many. It
+// works in small transactions, so that nobody waits long for the writer. Open
+// does a little of it; a node that runs calls it every hour.
 func (s *Store) Prune(ctx context.Context) (int, error) {
 	total := 0
 	for {
@@ -49,6 +57,13 @@ func (s *Store) prune(ctx context.Context, sessions, verdicts int) (int, error) 
 	old, err := s.expired(ctx, sessions)
 	if err != nil || len(old) == 0 {
 		return 0, err
+	}
+	// What a terminal showed goes first: a row without it is taken the next
+	// time, a file without its row nobody would know.
+	for _, e := range old {
+		if err := s.removeRecording(session.ID(e.id)); err != nil {
+			return 0, err
+		}
 	}
 	n := 0
 	err = s.inWrite(ctx, "pruning past sessions", func(tx *sql.Tx) error {

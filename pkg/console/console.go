@@ -47,6 +47,8 @@ type Node interface {
 	// Events gives a session's log to emit, a part at a time, and with follow
 	// what is added until the session has ended. It ends with emit's error.
 	Events(ctx context.Context, c Caller, id string, follow bool, emit func([]api.Event) error) error
+	// Recording is what was recorded of a session's terminal, so far.
+	Recording(ctx context.Context, c Caller, id string) (io.ReadCloser, error)
 	// Stop asks a session to end and returns at once.
 	Stop(ctx context.Context, c Caller, id string) error
 	// Approval says what a repository asks for and, where the request holds
@@ -105,6 +107,7 @@ func newHandler(o Options, c *carried) http.Handler {
 		return h.node.Approval(r.Context(), c, req)
 	}))
 	mux.HandleFunc("GET /v1/sessions/{id}/events", h.events)
+	mux.HandleFunc("GET /v1/sessions/{id}/terminal", h.recording)
 	mux.Handle("GET /v1/sessions/{id}/ports", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return h.node.Ports(r.Context(), c, r.PathValue("id"), api.PortsRequest{})
 	}))

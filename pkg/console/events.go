@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -38,5 +39,20 @@ func (h handler) events(w http.ResponseWriter, r *http.Request) {
 	case err != nil && r.Context().Err() == nil:
 		h.log.Error("sending a session's log", "err", err)
 		panic(http.ErrAbortHandler) // net/http's way to cut an answer off
+	}
+}
+
+// recording answers with what was recorded of a session's terminal.
+func (h handler) recording(w http.ResponseWriter, r *http.Request) {
+	from, err := h.node.Recording(r.Context(), r.Context().Value(callerKey{}).(Caller), r.PathValue("id"))
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	defer from.Close()
+	w.Header().Set("Content-Type", "application/x-asciicast")
+	if _, err := io.Copy(w, from); err != nil && r.Context().Err() == nil {
+		h.log.Error("sending a recording", "err", err)
+		panic(http.ErrAbortHandler) // as events has it
 	}
 }

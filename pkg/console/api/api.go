@@ -95,6 +95,9 @@ type Session struct {
 	Denied     int       `json:"denied"`
 	Attached   int       `json:"attached"`           // clients that are shown it now
 	Verdicts   []Outcome `json:"verdicts,omitempty"` // session show only, newest last
+	// RecordedBytes is how much is kept of what its terminal showed, where that
+	// was asked for; session show only.
+	RecordedBytes int64 `json:"recordedBytes,omitempty"`
 }
 
 // StageQueue is the step of a start that is waiting for a slot. Only a session
@@ -172,6 +175,8 @@ type RunRequest struct {
 	// Detach lets go of the client once the command runs: the session goes on
 	// without one. Without a terminal its input has ended then.
 	Detach bool `json:"detach,omitempty"`
+	// RecordTerminal keeps what the terminal shows, which nothing else does.
+	RecordTerminal bool `json:"recordTerminal,omitempty"`
 }
 
 // AttachRequest asks to be shown a live session; it is the first frame of POST
