@@ -4,6 +4,7 @@ TAGS    := osusergo,netgo
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATIC  := -linkmode external -extldflags "-static" -X github.com/mojoup/mojoup-node/internal/cli.version=$(VERSION)
 CHILD   := pkg/sandbox/native/child
+FORWARDER := pkg/sandbox/openshell/forwarder
 SOAK    ?= 1h
 FUZZ    ?= 1m
 
@@ -16,8 +17,9 @@ help: ## list what can be made
 deps: ## install the Debian packages that building and testing need, or print the line to run
 	@packaging/deps.sh build
 
-helper: ## build the static sandbox helper, and the program that benchmarks start
+helper: ## build what is embedded: the static sandbox helper, the forwarder, the program that benchmarks start
 	@$(MAKE) -s -C $(CHILD)
+	@$(MAKE) -s -C $(FORWARDER)
 	@$(MAKE) -s -C internal/bench/stamp
 
 build: helper ## build ./mojoup-node, statically linked
@@ -65,7 +67,7 @@ install: build ## install to PREFIX (default /usr/local)
 	install -D -m 0755 mojoup-node $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mojoup-node
 
 clean: ## remove what was built
-	rm -rf mojoup-node $(CHILD)/bin/helper-* internal/bench/stamp/bin/stamp-*
+	rm -rf mojoup-node $(CHILD)/bin/helper-* $(FORWARDER)/bin/forwarder-* internal/bench/stamp/bin/stamp-*
 
 ci: ## what the continuous integration runs
 	bash .ci/run
