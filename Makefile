@@ -9,7 +9,7 @@ SOAK    ?= 1h
 FUZZ    ?= 1m
 
 .DEFAULT_GOAL := build
-.PHONY: help build try test test-go test-tools soak lint fmt generate check-generated cross fuzz bench deps install clean ci
+.PHONY: help build try test test-go test-tools soak lint fmt generate proto check-generated cross fuzz bench deps install clean ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fmt: ## format the Go files
 
 generate: helper ## write anew what is made from the code: docs/cli.md, docs/settings.md, docs/policy.schema.json
 	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden|UpToDate' -update
+
+proto: ## write anew the Go files of pkg/sandbox/openshell/wire, with protoc and protoc-gen-go
+	@$(GO) test ./pkg/sandbox/openshell/wire -run TestGeneratedGoIsCurrent -update
 
 check-generated: ## fail where generate would change something
 	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden|UpToDate'

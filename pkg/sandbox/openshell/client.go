@@ -192,13 +192,22 @@ type Command struct {
 	Dir  string            // empty means the sandbox's workspace
 	Env  map[string]string // appears on a command line inside: nothing secret
 	TTY  *Size             // a terminal of this size, or none
-	// Stdin is read until its end, or until the command has ended; nil is an
-	// empty input. A Read that blocks then is not waited for.
+	// Input is the whole input of a command without Stdin and terminal: it
+	// reads this, at most [MostInput] bytes, and then the end of file.
+	Input []byte
+	// Stdin is passed on as it comes, until the command has ended. Its end is
+	// NOT passed on: a gateway of 0.0.x would end the whole command at once and
+	// lose its output. Where a command must see the end of such an input, what
+	// runs inside has to be told within the stream: see package frame. A Read
+	// that blocks when the command has ended is not waited for.
 	Stdin io.Reader
 	// Stdout and Stderr get what was written, in order; with a terminal all is
 	// on Stdout. Nil throws it away. A slow writer slows the command down.
 	Stdout, Stderr io.Writer
 }
+
+// MostInput is the longest Command.Input.
+const MostInput = 768 << 10
 
 // Size is a terminal's.
 type Size struct{ Columns, Rows uint16 }
@@ -209,6 +218,8 @@ type Session interface {
 	// written. An [Error] says that how it ended is not known: [NoExit] when
 	// the stream ended without the event that tells, [Lost] when the sandbox
 	// is gone or was started anew, [Unreachable] when the gateway went away.
+	// A command that a signal has killed has some code other than 0: which
+	// signal it was, a gateway of 0.0.x does not tell.
 	Wait(ctx context.Context) (code int, err error)
 	// Resize tells the command's terminal its new size.
 	Resize(Size) error
@@ -223,7 +234,7 @@ type Short struct {
 	Argv   []string
 	Dir    string
 	Env    map[string]string
-	Stdin  []byte
+	Input  []byte
 	Within time.Duration // of one attempt; zero means 10 s
 	Most   int           // bytes of each output; zero means 64 KiB; more is [TooLarge]
 }

@@ -39,6 +39,7 @@ const (
 
 	// Speaking to it.
 	Unreachable        Code = "unreachable"     // nothing answers, or it went away
+	Cancelled          Code = "cancelled"       // by our own caller
 	NoAnswer           Code = "no answer"       // connected, but silent for too long
 	Unauthenticated    Code = "unauthenticated" // it does not know who we are
 	Forbidden          Code = "forbidden"       // it knows, and we may not

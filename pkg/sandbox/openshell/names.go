@@ -9,6 +9,15 @@ import (
 // into a host name.
 const MostName = 19
 
+// Labels by which a node finds its own sandboxes, at the gateway and in Docker.
+const (
+	LabelNode    = "mojoup-node"
+	LabelSession = "mojoup-session"
+	// LabelAttempt tells one request from any other of the same name. The
+	// client sets it.
+	LabelAttempt = "mojoup-attempt"
+)
+
 // Name is what the sandbox of a session is called: the same at every call, so
 // that a request whose answer was lost can be looked up. It is made of both
 // ids, since two nodes may share a gateway.
