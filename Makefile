@@ -9,7 +9,7 @@ SOAK    ?= 1h
 FUZZ    ?= 1m
 
 .DEFAULT_GOAL := build
-.PHONY: help build try test test-go test-tools soak lint fmt generate proto check-generated cross fuzz bench deps install clean ci
+.PHONY: help build try test test-go test-tools test-vm soak lint fmt generate proto check-generated cross fuzz bench deps install clean ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench: build ## start and proxy costs beside bare floors, as docs/benchmarks.md 
 
 test-tools: helper ## real agent tools from npm in real sessions (minutes, downloads)
 	MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 30m -v -run Tools ./internal/realtest
+
+test-vm: ## control groups v2, a reboot, a sleep and an old kernel, in a virtual machine (root, ten minutes)
+	@.ci/vm/run.sh
 
 soak: helper ## many sessions, many kills, for SOAK (default 1h)
 	MOJOUP_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run Soak ./internal/realtest

@@ -73,6 +73,7 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(p.Stderr, nil))
+	divide(ctx, p, log)
 	engines, err := engines(h, log)
 	if err != nil {
 		return err

@@ -312,6 +312,18 @@ func TestLimits(t *testing.T) {
 			"24 22 0:22 /../../docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
 		"/sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",
 	}
+	// A login, with a service manager beside it that has controllers.
+	const linger, manager = "/var/lib/systemd/linger/me", "/run/user/1000/systemd/private"
+	offer := func(without string) map[string]string {
+		m := map[string]string{
+			"/proc/self/cgroup": "0::/user.slice/user-1000.slice/session-3.scope\n", linger: "", manager: "",
+			"/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers": "cpu memory pids\n",
+		}
+		if without != "" {
+			m[without] = "-"
+		}
+		return m
+	}
 	all := func(string) error { return nil }
 	none := func(string) error { return syscall.EACCES }
 	only := func(allowed string) func(string) error {
@@ -337,6 +349,9 @@ func TestLimits(t *testing.T) {
 			}
 			return nil
 		}, Warn, "memory limit: weaker, watched only"},
+		{"v2 of a service manager that goes on", offer(""), none, OK, "control groups v2, which a node asks your service manager for: memory, processes, processor time"},
+		{"v2 of a service manager that ends at logout", offer(linger), none, Warn, "control groups v2: memory limit: weaker"},
+		{"v2 without a service manager", offer(manager), none, Warn, "control groups v2: memory limit: weaker"},
 		{"v2 with one controller", map[string]string{own + "/cgroup.controllers": "pids"}, all, Warn,
 			"control groups v2: memory limit: weaker, watched only, processor time limit: weaker, a choice of processors only; enforced: processes"},
 		{"v2 inside a container", inside, all, OK, "control groups v2: memory"},
@@ -349,6 +364,7 @@ func TestLimits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := goodHost()
 			h.Files, h.Writable = changed(tt.files), tt.writable
+			h.Getenv = environment(map[string]string{"USER": "me"})
 			c := check(t, h, NameLimits)
 			if c.State != tt.state || !strings.HasPrefix(c.Found, tt.found) && !strings.Contains(c.Found, ": "+tt.found) {
 				t.Errorf("%s: %q, want %s: %q", c.State, c.Found, tt.state, tt.found)

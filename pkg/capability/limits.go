@@ -2,6 +2,7 @@ package capability
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
@@ -30,10 +31,15 @@ func checkLimits(h *Host, _ facts) Check {
 		return unprobed("control groups")
 	}
 	groups := cgroup.Find(h.Files, h.Writable)
+	offered := cgroup.Offered(h.Files, h.env("USER"), h.UID)
+	mode := groups.Mode()
+	if !groups.Has(cgroup.Memory) && len(offered) > 0 {
+		mode += ", which a node asks your service manager for"
+	}
 	var held, lost []string
 	for _, l := range limited {
 		switch {
-		case groups.Has(l.controller):
+		case groups.Has(l.controller) || slices.Contains(offered, l.controller):
 			held = append(held, l.limit)
 		case l.controller == cgroup.Processes && h.UID != 0:
 			held = append(held, "processes (by RLIMIT_NPROC)")
@@ -42,13 +48,22 @@ func checkLimits(h *Host, _ facts) Check {
 		}
 	}
 	if len(lost) == 0 {
-		return Check{State: OK, Found: fmt.Sprintf("%s: %s", groups.Mode(), strings.Join(held, ", "))}
+		return Check{State: OK, Found: fmt.Sprintf("%s: %s", mode, strings.Join(held, ", "))}
 	}
-	found := groups.Mode() + ": " + strings.Join(lost, ", ")
+	found := mode + ": " + strings.Join(lost, ", ")
 	if len(held) > 0 {
 		found += "; enforced: " + strings.Join(held, ", ")
 	}
 	return Check{State: Warn, Found: found, Needed: "control groups that this node may write",
 		Reason: strings.Join(lost, ", "),
-		Mend:   "start the node as a systemd unit with Delegate=yes, on control groups v2"}
+		Mend:   mendLimits(h)}
+}
+
+// mendLimits is shorter for a person who has a service manager: one that goes on
+// after logout gives a node what it asks for.
+func mendLimits(h *Host) string {
+	if h.UID != 0 && h.exists(fmt.Sprintf("/run/user/%d/systemd/private", h.UID)) {
+		return "loginctl enable-linger, and start the node again: it asks your service manager for control groups"
+	}
+	return "start the node as a systemd unit with Delegate=yes, on control groups v2"
 }

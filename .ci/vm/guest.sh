@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Runs inside the virtual machine as root, before it is switched off: one stage,
+# named on the kernel's command line. A stage that passes says so last.
+set -uo pipefail
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+stage=$(sed -n 's/.*stage=\([a-z]*\).*/\1/p' /proc/cmdline)
+node=/share/bin/mojoup-node
+repo=/home/alice/work
+failed=0
+echo "== stage $stage: $(uname -r)"
+
+# expect TEXT COMMAND…: the command's output has the text.
+expect() {
+	local text=$1 out
+	shift
+	out=$(timeout 120 "$@" 2>&1)
+	if grep -qF -- "$text" <<<"$out"; then
+		echo "ok: $text"
+	else
+		printf 'MISSING: %s\nfrom: %s\n%s\n' "$text" "$*" "$out"
+		failed=1
+	fi
+}
+
+# alice runs a command as she does in a login, where her service manager is
+# beside her and not above.
+alice() {
+	timeout 180 setpriv --reuid 1000 --regid 1000 --init-groups env -i HOME=/home/alice USER=alice LOGNAME=alice \
+		PATH="$PATH" XDG_RUNTIME_DIR=/run/user/1000 LANG=C.UTF-8 bash -c "cd $repo 2>/dev/null || cd; $1"
+}
+
+make_repository() {
+	[ -d $repo/.git ] || alice "git init -q $repo && cd $repo && git config user.name a && git config user.email a@example.org && git commit -q --allow-empty -m first"
+}
+
+# tests runs compiled tests of packages, showing only what they say of themselves.
+tests() {
+	local run=$1 out=/tmp/out.$RANDOM
+	shift
+	(
+		cd "/share/tree/$1" && export MOJOUP_TEST_LONG=1 &&
+			timeout 800 "/share/bin/$(basename "$1").test" -test.v -test.timeout 13m -test.run "$run"
+	) >$out 2>&1 || { cat $out; return 1; }
+	grep -E '^(---|PASS)' $out
+	# Without groups there is nothing to see here.
+	! grep -q 'wanted root or delegation' $out
+}
+export -f tests
+
+case $stage in
+old)
+	make_repository
+	expect "This machine cannot sandbox agents" alice "$node doctor"
+	expect "Landlock" alice "$node doctor"
+	;;
+groups)
+	make_repository
+	limits='B69|Limit|Scratch|Bombs|Sweep|Dead|Processor'
+	echo "-- root, in a unit"
+	systemd-run --wait --pipe --quiet -p Delegate=yes bash -c "tests '$limits' pkg/sandbox/native && tests . pkg/sandbox/native/cgroup" || failed=1
+	echo "-- an ordinary user, in a unit"
+	systemd-run --user -M alice@.host --wait --pipe --quiet -p Delegate=yes bash -c "tests '$limits' pkg/sandbox/native" || failed=1
+	echo "-- an ordinary user, in a login"
+	cat >/tmp/policy.json <<-'P'
+		{"version": 1, "limits": {"memory": "64MiB", "processes": 64, "cpus": 1}}
+	P
+	chmod 644 /tmp/policy.json
+	expect "which a node asks your service manager for" alice "$node doctor"
+	expect "out of memory" alice "$node run --policy /tmp/policy.json -- sh -c 'head -c 200000000 /dev/zero | tail -c 199999999 | wc -c'"
+	expect "mojoup-node-" alice "cat /proc/\$(pgrep -f 'mojoup-node serve')/cgroup"
+	alice "$node serve --stop"
+	;;
+reboot)
+	make_repository
+	alice "$node run --detach -- sleep 100000"
+	expect "running" alice "$node session list"
+	expect ".mojoup" alice "ls -a $repo"
+	sync
+	echo "== stage $stage: passed"
+	echo b >/proc/sysrq-trigger
+	sleep 60
+	;;
+after)
+	# The machine was cut off in the middle of the session of the stage before.
+	expect "lost" alice "$node cleanup; $node session list --past"
+	if alice "ls -A $repo" | grep -v '^.git$'; then
+		echo "left in the repository"
+		failed=1
+	fi
+	expect "nothing to commit" alice "git status"
+	expect "still works" alice "$node run -- echo still works"
+	alice "$node serve --stop"
+	;;
+sleep)
+	make_repository
+	alice "$node run --detach -- sh -c 'while :; do date +%s >> ticks; sleep 1; done'"
+	before=$(alice "wc -l < ticks" || echo 0)
+	rtcwake -m freeze -s 20 >/dev/null 2>&1 || rtcwake -m mem -s 20
+	sleep 5
+	after=$(alice "wc -l < ticks")
+	[ "$after" -gt "$before" ] || { echo "no tick after the sleep: $before, $after"; failed=1; }
+	expect "running" alice "$node session list"
+	expect "still works" alice "$node run -- echo still works"
+	alice "$node serve --stop"
+	;;
+*) failed=1 ;;
+esac
+[ $failed = 0 ] && echo "== stage $stage: passed"
+sync
