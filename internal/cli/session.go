@@ -160,6 +160,18 @@ func printSession(pen pen, s api.Session) {
 	for _, n := range s.Notices {
 		line("notice", n)
 	}
+	pen.section("COMMITS that change what is protected", len(s.Commits))
+	for _, c := range s.Commits {
+		pen.printf("  %s %s %s\n", cell(c.ID), cell(c.Reference), cell(strings.Join(c.Paths, " ")))
+	}
+	pen.section("REFERENCES that lead elsewhere", len(s.References))
+	for _, r := range s.References {
+		is := "deleted"
+		if r.Is != "" {
+			is = "rewritten to " + r.Is
+		}
+		pen.printf("  %s was %s, %s\n", cell(r.Name), cell(r.Was), cell(is))
+	}
 	pen.section("START", len(s.Stages))
 	for _, st := range s.Stages {
 		pen.printf("  %s %.1f ms\n", pad(st.Name, 12), st.Milliseconds)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/egress/leafcert"
@@ -69,20 +70,22 @@ const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 // noCommit is what stands for the commit of a repository that had none.
 const noCommit = "none"
 
-// diffCommands are what git is asked. What could make it run something else is
-// off, and would find nothing to harm.
+// quietGit is git with all off that could make it run something else, which
+// would find nothing to harm.
+var quietGit = []string{"git", "--no-optional-locks", "--no-pager", "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=true"}
+
+// diffCommands are what git is asked.
 func diffCommands(head string, req api.DiffRequest) [][]string {
 	if head == noCommit {
 		head = emptyTree
 	}
-	git := []string{"git", "--no-optional-locks", "--no-pager", "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=true"}
 	diff := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"}
 	if req.Stat {
 		diff = append(diff, "--stat=100")
 	}
 	return [][]string{
-		slices.Concat(git, diff, []string{head, "--"}),
-		slices.Concat(git, []string{"ls-files", "--others", "--exclude-standard"}),
+		slices.Concat(quietGit, diff, []string{head, "--"}),
+		slices.Concat(quietGit, []string{"ls-files", "--others", "--exclude-standard"}),
 	}
 }
 
@@ -95,28 +98,11 @@ const quarantineFor = 2 * time.Minute
 func (n *Node) inQuarantine(ctx context.Context, c console.Caller, repository string, commands [][]string, s console.Stream) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, quarantineFor)
 	defer cancel()
-	spec, err := n.quarantine(ctx, c, repository)
+	q, err := n.openQuarantine(ctx, c, repository)
 	if err != nil {
 		return 0, err
 	}
-	engine, err := n.sandboxing(ctx)
-	if err != nil {
-		return 0, err
-	}
-	box, err := bounded(ctx, n.o.Times.Patience, func() (sandbox.Sandbox, error) { return engine.Prepare(ctx, spec) }, func(late sandbox.Sandbox) {
-		_ = late.Remove(context.WithoutCancel(ctx))
-	})
-	if err != nil {
-		return 0, cannotStart(err)
-	}
-	defer func() {
-		down, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.o.Times.Remove)
-		defer cancel()
-		_ = box.Listener().Close()
-		if err := box.Remove(down); err != nil {
-			n.log.Error("removing a sandbox for git", "sandbox", spec.ID, "err", err)
-		}
-	}()
+	defer q.close(ctx)
 	if err := s.Started(api.Started{}); err != nil {
 		return 0, err
 	}
@@ -125,7 +111,7 @@ func (n *Node) inQuarantine(ctx context.Context, c console.Caller, repository st
 		if i > 0 {
 			stdio.Stdout = &untracked{to: s}
 		}
-		code, err := run(ctx, box, sandbox.Command{Argv: argv, Dir: repository}, stdio)
+		code, err := run(ctx, q.box, sandbox.Command{Argv: argv, Dir: repository}, stdio)
 		if err != nil || code != 0 {
 			return code, err
 		}
@@ -157,10 +143,69 @@ func (n *Node) sandboxing(ctx context.Context) (sandbox.Engine, error) {
 	return n.o.Engines["native"], nil
 }
 
-// quarantine is a sandbox like a session's in this repository, but that nothing
-// of the host can be written. It leaves nothing outside and has no limits that
-// would: so there is nothing to write down before.
-func (n *Node) quarantine(ctx context.Context, c console.Caller, repository string) (sandbox.Spec, error) {
+// quarantine is a sandbox for git alone. It leaves nothing outside and has no
+// limits that would: so there is nothing to write down before.
+type quarantine struct {
+	n          *Node
+	box        sandbox.Sandbox
+	repository string
+}
+
+func (n *Node) openQuarantine(ctx context.Context, c console.Caller, repository string) (*quarantine, error) {
+	spec, err := n.quarantineSpec(ctx, c, repository)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := n.sandboxing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	box, err := bounded(ctx, n.o.Times.Patience, func() (sandbox.Sandbox, error) { return engine.Prepare(ctx, spec) }, func(late sandbox.Sandbox) {
+		_ = late.Remove(context.WithoutCancel(ctx))
+	})
+	if err != nil {
+		return nil, cannotStart(err)
+	}
+	return &quarantine{n: n, box: box, repository: repository}, nil
+}
+
+// close takes the sandbox down, whatever has become of ctx.
+func (q *quarantine) close(ctx context.Context) {
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.n.o.Times.Remove)
+	defer cancel()
+	if ln := q.box.Listener(); ln != nil {
+		_ = ln.Close()
+	}
+	if err := q.box.Remove(down); err != nil {
+		q.n.log.Error("removing a sandbox for git", "repository", q.repository, "err", err)
+	}
+}
+
+// ask runs one command, which must end well, and returns the beginning of what
+// it writes, as much as was to be had.
+func (q *quarantine) ask(ctx context.Context, argv []string, stdin string, most int) ([]byte, error) {
+	out, said := &beginning{most: most}, &beginning{most: 1 << 10}
+	code, err := run(ctx, q.box, sandbox.Command{Argv: argv, Dir: q.repository}, sandbox.Stdio{Stdin: strings.NewReader(stdin), Stdout: out, Stderr: said})
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s ended with %d: %q", argv[0], code, said.kept)
+	}
+	return out.kept, err
+}
+
+// beginning keeps so much of what is written, and takes the rest.
+type beginning struct {
+	most int
+	kept []byte
+}
+
+func (b *beginning) Write(p []byte) (int, error) {
+	b.kept = append(b.kept, p[:min(len(p), b.most-len(b.kept))]...)
+	return len(p), nil
+}
+
+// quarantineSpec is a sandbox like a session's in this repository, but that
+// nothing of the host can be written.
+func (n *Node) quarantineSpec(ctx context.Context, c console.Caller, repository string) (sandbox.Spec, error) {
 	home := n.home(n.environ)
 	r, err := n.look(home, repository, repository)
 	if err != nil {

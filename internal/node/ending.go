@@ -129,6 +129,7 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 	row := l.row
 	row.State, row.Ended, row.Reason, row.Stages = to, time.Now(), reason, l.stages
 	row.Notices = withAll(row.Notices, l.closing)
+	row.Commits, row.References = l.left.commits, l.left.references
 	if end.Problem == nil {
 		row.ExitCode = &code
 	}

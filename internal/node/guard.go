@@ -26,7 +26,8 @@ const surveyWithin = time.Second
 type guard struct {
 	l        *life
 	tree     repo.Repository
-	before   repo.Survey // once surveyed is closed
+	before   repo.Survey // once surveyed is closed, as historian
+	asks     historian
 	surveyed chan struct{}
 	hidden   []string
 	modes    map[string]fs.FileMode // directories whose rights a session could take
@@ -72,6 +73,7 @@ func (l *life) guard(ctx context.Context, p prepared) *guard {
 	g.saying.Go(func() {
 		defer close(g.surveyed)
 		g.before = p.repository.Before()
+		g.asks = historian{l.n, l.caller, p.repository, p.policy.Protect, p.repository.Refs()}
 	})
 	return g
 }
@@ -176,23 +178,38 @@ func weakened(facts sandbox.Enforced, claims []string, why string) sandbox.Enfor
 	return out
 }
 
-// end returns the closing lines, once it was stopped and the sandbox has gone.
-func (g *guard) end(ctx context.Context) []string {
+// end says what the session left, once the guard was stopped and the sandbox
+// has gone: the closing lines are in what it returns.
+func (g *guard) end(ctx context.Context) history {
 	g.saying.Wait()
 	<-g.surveyed
 	if g.before.IsZero() {
-		return nil
+		return history{}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), surveyWithin)
-	defer cancel()
-	left, err := bounded(ctx, g.l.n.o.Times.Patience, func() ([]string, error) { return g.tree.Changes(g.before, g.tree.After(ctx)), nil }, nil)
-	if err != nil {
-		g.l.n.log.Warn("looking at what a session left", "session", g.l.id, "err", err)
+	ctx = context.WithoutCancel(ctx)
+	left := history{}
+	for _, look := range []struct {
+		within time.Duration
+		at     func(context.Context) history
+	}{
+		{surveyWithin, func(ctx context.Context) history {
+			return history{lines: g.tree.Changes(g.before, g.tree.After(ctx))}
+		}},
+		{historyWithin, g.asks.tell},
+	} {
+		soon, cancel := context.WithTimeout(ctx, look.within)
+		found, err := bounded(soon, g.l.n.o.Times.Patience, func() (history, error) { return look.at(soon), nil }, nil)
+		cancel()
+		if err != nil {
+			g.l.n.log.Warn("looking at what a session left", "session", g.l.id, "err", err)
+		}
+		for _, line := range found.lines {
+			g.lines = append(g.lines, "warning: "+line)
+		}
+		left.commits, left.references = found.commits, found.references
 	}
-	for _, line := range left {
-		g.lines = append(g.lines, "warning: "+line)
-	}
-	return g.lines
+	left.lines = g.lines
+	return left
 }
 
 // withAll is have with those of more that it lacks.

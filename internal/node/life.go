@@ -42,6 +42,7 @@ type life struct {
 	// wasClosed says that something was asked while the way out was closed.
 	wasClosed atomic.Bool
 	closing   []string // lines about what limits did to the session, and about what it left
+	left      history  // of its repository, once its sandbox has gone
 	inside    atomic.Pointer[inside]
 	kept      *recording.Writer // of what its terminal shows, or nil
 	cause     string            // the limit that ended the command, in words
@@ -159,7 +160,8 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 		}
 		guard.stop() // the teardown takes the protections away
 		left = l.remove(ctx, box, wayOut)
-		l.closing = append(l.closing, guard.end(ctx)...)
+		l.left = guard.end(ctx)
+		l.closing = append(l.closing, l.left.lines...)
 	}()
 	l.stage("sandbox")
 	if err := l.move(ctx, session.Starting, nil); err != nil {

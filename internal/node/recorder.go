@@ -169,6 +169,7 @@ func (n *Node) tellAll(line string) {
 func (n *Node) writeEnd(ctx context.Context, end store.Session) error {
 	change := func(row *store.Session) {
 		row.Ended, row.Reason, row.Stages, row.Notices, row.ExitCode = end.Ended, end.Reason, end.Stages, end.Notices, end.ExitCode
+		row.Commits, row.References = end.Commits, end.References
 	}
 	err := n.store.MoveSession(ctx, end.ID, end.State, change)
 	if _, ok := errors.AsType[*session.MoveError](err); !ok {

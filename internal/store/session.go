@@ -34,6 +34,8 @@ type Session struct {
 	Stages     []api.Stage
 	Enforced   sandbox.Enforced
 	Notices    []string
+	Commits    []api.Commit
+	References []api.Reference
 	// Allowed and Denied count the verdicts. Only AddVerdicts changes them.
 	Allowed, Denied int
 }
@@ -44,7 +46,7 @@ func (s Session) API() api.Session {
 		ID: string(s.ID), State: string(s.State), Reason: s.Reason, User: s.User, UID: s.UID,
 		Repository: s.Repository, Tool: s.Tool, Command: s.Command, Engine: s.Engine, Sandboxed: s.Sandboxed,
 		Since: s.Since, Ended: s.Ended, ExitCode: s.ExitCode, Stages: s.Stages,
-		Enforced: facts(s.Enforced), Notices: s.Notices, Allowed: s.Allowed, Denied: s.Denied,
+		Enforced: facts(s.Enforced), Notices: s.Notices, Commits: s.Commits, References: s.References, Allowed: s.Allowed, Denied: s.Denied,
 	}
 	if out.Stages == nil {
 		out.Stages = []api.Stage{}
@@ -259,20 +261,20 @@ func stateList(want func(session.State) bool) string {
 	return strings.Join(list, ",")
 }
 
-const sessionColumns = `id, node, state, reason, user, uid, repository, tool, command, engine, sandboxed, since, ended, exit_code, stages, enforced, notices, allowed, denied`
+const sessionColumns = `id, node, state, reason, user, uid, repository, tool, command, engine, sandboxed, since, ended, exit_code, stages, enforced, notices, commits, moved, allowed, denied`
 
 // The counters are not written with the rest: they change at the same time,
 // elsewhere.
-const insertSession = `INSERT INTO sessions (id, node, state, reason, user, uid, repository, tool, command, engine, sandboxed, since, ended, exit_code, stages, enforced, notices)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+const insertSession = `INSERT INTO sessions (id, node, state, reason, user, uid, repository, tool, command, engine, sandboxed, since, ended, exit_code, stages, enforced, notices, commits, moved)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-const updateSession = `UPDATE sessions SET node = ?, state = ?, reason = ?, user = ?, uid = ?, repository = ?, tool = ?, command = ?, engine = ?, sandboxed = ?, since = ?, ended = ?, exit_code = ?, stages = ?, enforced = ?, notices = ?
+const updateSession = `UPDATE sessions SET node = ?, state = ?, reason = ?, user = ?, uid = ?, repository = ?, tool = ?, command = ?, engine = ?, sandboxed = ?, since = ?, ended = ?, exit_code = ?, stages = ?, enforced = ?, notices = ?, commits = ?, moved = ?
 	WHERE id = ?`
 
 // columns gives the values of insertSession.
 func (s Session) columns() ([]any, error) {
-	lists := make([]string, 4)
-	for i, v := range []any{s.Command, s.Stages, facts(s.Enforced), s.Notices} {
+	lists := make([]string, 6)
+	for i, v := range []any{s.Command, s.Stages, facts(s.Enforced), s.Notices, s.Commits, s.References} {
 		b, err := json.Marshal(v)
 		if err != nil {
 			return nil, fmt.Errorf("encoding session %s: %w", s.ID, err)
@@ -281,7 +283,7 @@ func (s Session) columns() ([]any, error) {
 	}
 	return []any{
 		string(s.ID), s.Node, string(s.State), s.Reason, s.User, s.UID, s.Repository, s.Tool, lists[0], s.Engine,
-		s.Sandboxed, nanos(s.Since), nanos(s.Ended), s.ExitCode, lists[1], lists[2], lists[3],
+		s.Sandboxed, nanos(s.Since), nanos(s.Ended), s.ExitCode, lists[1], lists[2], lists[3], lists[4], lists[5],
 	}, nil
 }
 
@@ -299,14 +301,14 @@ func scanSession(row interface{ Scan(...any) error }) (Session, error) {
 	var s Session
 	var since int64
 	var ended, exit sql.Null[int64]
-	var command, stages, strengths, notices string
+	var command, stages, strengths, notices, commits, moved string
 	err := row.Scan(&s.ID, &s.Node, &s.State, &s.Reason, &s.User, &s.UID, &s.Repository, &s.Tool, &command, &s.Engine,
-		&s.Sandboxed, &since, &ended, &exit, &stages, &strengths, &notices, &s.Allowed, &s.Denied)
+		&s.Sandboxed, &since, &ended, &exit, &stages, &strengths, &notices, &commits, &moved, &s.Allowed, &s.Denied)
 	if err != nil {
 		return Session{}, err
 	}
 	var kept []api.Fact
-	for text, v := range map[*string]any{&command: &s.Command, &stages: &s.Stages, &strengths: &kept, &notices: &s.Notices} {
+	for text, v := range map[*string]any{&command: &s.Command, &stages: &s.Stages, &strengths: &kept, &notices: &s.Notices, &commits: &s.Commits, &moved: &s.References} {
 		if err := json.Unmarshal([]byte(*text), v); err != nil {
 			return Session{}, fmt.Errorf("decoding session %s: %w", s.ID, err)
 		}

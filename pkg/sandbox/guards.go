@@ -489,3 +489,15 @@ func some(names []string) string {
 func under(path, root string) bool {
 	return root != "" && (path == root || root == "/" || strings.HasPrefix(path, root+"/"))
 }
+
+// Frozen are the paths in the work tree that the table makes read-only,
+// whether they are there or not.
+func Frozen(t Tree) []string {
+	var out []string
+	for _, g := range table(t) {
+		if g.base == inTree && g.do == Freeze {
+			out = append(out, g.in(t))
+		}
+	}
+	return out
+}

@@ -95,6 +95,10 @@ type Session struct {
 	Denied     int       `json:"denied"`
 	Attached   int       `json:"attached"`           // clients that are shown it now
 	Verdicts   []Outcome `json:"verdicts,omitempty"` // session show only, newest last
+	// Commits and References are what became of the repository's history while
+	// it lived and is more than new work; of one that has ended.
+	Commits    []Commit    `json:"commits,omitempty"`
+	References []Reference `json:"references,omitempty"`
 	// RecordedBytes is how much is kept of what its terminal showed, where that
 	// was asked for; session show only.
 	RecordedBytes int64 `json:"recordedBytes,omitempty"`
@@ -108,6 +112,20 @@ const StageQueue = "queue"
 type Stage struct {
 	Name         string  `json:"name"`
 	Milliseconds float64 `json:"ms"`
+}
+
+// Commit is a new commit that changes what somebody's machine obeys.
+type Commit struct {
+	ID        string   `json:"id"`
+	Reference string   `json:"reference,omitempty"` // that leads to it
+	Paths     []string `json:"paths"`               // what of it it changes, twenty at most; never null
+}
+
+// Reference is a branch, tag or the like that no longer leads to where it led.
+type Reference struct {
+	Name string `json:"name"`
+	Was  string `json:"was"`          // the commit
+	Is   string `json:"is,omitempty"` // where it leads now; absent where it was deleted
 }
 
 // Fact is one line of what was really enforced: "enforced", "weaker" or "absent".
