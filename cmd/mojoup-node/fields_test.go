@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mojoup/mojoup-node/internal/residue"
 	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -23,6 +24,7 @@ func TestPageOfJSONHasEveryField(t *testing.T) {
 		{"status", api.Status{}, "sessions[]"},
 		{"session", api.Session{}, ""},
 		{"doctor", capability.Report{}, ""},
+		{"cleanup verify", residue.Report{}, ""},
 		{"error", struct {
 			Error api.Problem `json:"error"`
 		}{}, ""},

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/plan"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/process"
 )
 
 // here is what a command knows of the node that it is about.
@@ -48,7 +49,7 @@ func origin(p Process, paths config.Paths) config.Origin {
 
 // logPath is the log of a node that runs in the background. It lies in the
 // runtime directory, which is looked at before anything is opened in it.
-func (h here) logPath() string { return filepath.Join(h.paths.Runtime, "node.log") }
+func (h here) logPath() string { return h.paths.Log() }
 
 func (h here) client() *client.Client { return client.New(h.paths.Socket()) }
 
@@ -82,7 +83,9 @@ func (h here) startNode(ctx context.Context, p Process) error {
 	}
 	defer r.Close()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "serve", "--linger")
-	cmd.Env = append(p.Environ(), readyVariable+"=3")
+	// Whoever asks from an ordinary process of a session: the node is not of it.
+	cmd.Env = slices.DeleteFunc(slices.Clone(p.Environ()), func(kv string) bool { return strings.HasPrefix(kv, process.Variable+"=") })
+	cmd.Env = append(cmd.Env, readyVariable+"=3")
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"

@@ -28,12 +28,35 @@ type Paths struct {
 	Config  string // the file of settings
 	State   string // directory: database, approvals
 	Runtime string // directory: socket, staged files; gone at reboot
+	// Register is the directory that names every node of this user, wherever
+	// its own directories are; empty for none. Nothing moves it but
+	// XDG_STATE_HOME.
+	Register string
 	// moved is true where MOJOUP_RUNTIME_DIR names the runtime directory.
 	moved bool
 }
 
+// SocketName is the name of a node's socket, in whichever runtime directory.
+const SocketName = "node.sock"
+
 // Socket is where the node of these paths listens.
-func (p Paths) Socket() string { return filepath.Join(p.Runtime, "node.sock") }
+func (p Paths) Socket() string { return filepath.Join(p.Runtime, SocketName) }
+
+// Lock is the file whose lock makes one node of a runtime directory.
+func (p Paths) Lock() string { return filepath.Join(p.Runtime, "node.lock") }
+
+// Log is the log of a node that runs in the background.
+func (p Paths) Log() string { return filepath.Join(p.Runtime, "node.log") }
+
+// Empty is the directory over which engines mount.
+func (p Paths) Empty() string { return filepath.Join(p.Runtime, "empty") }
+
+// Stays reports whether a file of this name in a runtime directory is there
+// also when no node runs.
+func (p Paths) Stays(name string) bool {
+	at := filepath.Join(p.Runtime, name)
+	return at == p.Lock() || at == p.Log() || at == p.Empty()
+}
 
 // A PathError says why a place cannot be used.
 type PathError struct {
@@ -82,6 +105,7 @@ func (f finder) find() (Paths, error) {
 	if p.System {
 		p.Config, p.State, p.Runtime = systemConfig, systemState, systemRuntime
 	}
+	p.Register = f.register()
 	for _, moved := range []struct {
 		variable string
 		path     *string
@@ -141,6 +165,19 @@ func (f finder) xdg(variable, below, instead string) (string, error) {
 		return "", &PathError{Reason: "there is no home directory: HOME is not set and uid " + strconv.Itoa(f.uid) + " has none", hint: "set HOME, or name the place in " + instead}
 	}
 	return filepath.Join(home, below), nil
+}
+
+// register lies where the state of a node is that nothing moves. Without a home
+// there is none.
+func (f finder) register() string {
+	dir, err := filepath.Join(systemState, "nodes"), error(nil)
+	if f.uid != 0 || filepath.IsAbs(f.getenv("XDG_STATE_HOME")) {
+		if dir, err = f.xdg("XDG_STATE_HOME", ".local/state", ""); err != nil {
+			return ""
+		}
+		dir = filepath.Join(dir, "mojoup", "nodes")
+	}
+	return dir
 }
 
 // runtime finds a directory that is gone at reboot and belongs to this user.

@@ -62,6 +62,11 @@ func TestPathsOfAUser(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			register := tt.want.State + "/nodes"
+			if name == "Moved" { // nothing of a node's own moves what all are found by
+				register = "/home/pw/.local/state/mojoup/nodes"
+			}
+			tt.want.Register = register
 			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Paths{})); diff != "" {
 				t.Error(diff)
 			}
@@ -72,7 +77,7 @@ func TestPathsOfAUser(t *testing.T) {
 func TestPathsOfRoot(t *testing.T) {
 	none := func(string) string { return "" }
 	got, err := FindPaths(none, 0)
-	want := Paths{System: true, Config: "/etc/mojoup/node.toml", State: "/var/lib/mojoup", Runtime: "/run/mojoup"}
+	want := Paths{System: true, Config: "/etc/mojoup/node.toml", State: "/var/lib/mojoup", Runtime: "/run/mojoup", Register: "/var/lib/mojoup/nodes"}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Paths{})); diff != "" || err != nil {
 		t.Error(diff, err)
 	}

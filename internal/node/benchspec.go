@@ -34,7 +34,7 @@ func BenchSpec(ctx context.Context, paths config.Paths, env []string, repository
 	}
 	made, err := plan.Make(plan.Input{
 		ID: id, Repository: r, User: user, Host: facts, Env: plan.CallerEnv(env),
-		SessionCA: ca.CertificatePEM(), WorkDir: workDir(paths),
+		SessionCA: ca.CertificatePEM(), WorkDir: paths.Empty(),
 	})
 	return made.Spec, err
 }

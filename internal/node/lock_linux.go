@@ -34,7 +34,7 @@ func hold(path string) (*os.File, error) {
 // WaitGone waits until no node holds the runtime directory, for a minute at
 // most.
 func WaitGone(ctx context.Context, p config.Paths) error {
-	f, err := os.OpenFile(lockPath(p), os.O_RDWR, 0)
+	f, err := os.OpenFile(p.Lock(), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

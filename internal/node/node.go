@@ -126,15 +126,19 @@ func (n *Node) Serve(ctx context.Context) error {
 	if err := makePlaces(n.o.Paths); err != nil {
 		return err
 	}
-	lock, err := hold(lockPath(n.o.Paths))
+	lock, err := hold(n.o.Paths.Lock())
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	if err := n.o.Paths.Enrol(); err != nil {
+		n.log.Warn("who looks for what dead nodes left will not find this one", "err", err)
+	}
 	if err := n.open(ctx); err != nil {
 		return err
 	}
 	defer n.store.Close()
+	defer n.takeLeave(context.WithoutCancel(ctx))
 	defer n.guards.Close()
 	if err := n.repair(ctx); err != nil {
 		return err
@@ -144,6 +148,17 @@ func (n *Node) Serve(ctx context.Context) error {
 		return err
 	}
 	return n.serve(ctx, ln)
+}
+
+// takeLeave takes a node that has left nothing out of the register.
+func (n *Node) takeLeave(ctx context.Context) {
+	pending, err := n.store.Pending(ctx)
+	if err == nil && len(pending) == 0 {
+		err = n.o.Paths.Leave()
+	}
+	if err != nil {
+		n.log.Warn("leaving the register of nodes", "err", err)
+	}
 }
 
 // open makes the parts that outlive a session.
@@ -163,22 +178,31 @@ func (n *Node) open(ctx context.Context) (err error) {
 	return err
 }
 
-// listen makes the socket. The lock is held, so that one which lies there is
-// a dead node's; anything that is not a socket is left alone and refused.
-func (n *Node) listen() (net.Listener, error) {
-	if n.o.Listener != nil {
-		return n.o.Listener, nil
-	}
-	path := n.o.Paths.Socket()
+// clearSocket removes a dead node's socket: the lock is held. Anything that is
+// not a socket is left alone and refused.
+func clearSocket(p config.Paths) error {
+	path := p.Socket()
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && info.Mode().Type() == os.ModeSocket:
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("removing the socket of a dead node: %w", err)
+			return fmt.Errorf("removing the socket of a dead node: %w", err)
 		}
 	case err == nil:
-		return nil, fmt.Errorf("%s is in the way of the node's socket and is not a socket", path)
+		return fmt.Errorf("%s is in the way of the node's socket and is not a socket", path)
 	}
+	return nil
+}
+
+// listen makes the socket.
+func (n *Node) listen() (net.Listener, error) {
+	if n.o.Listener != nil {
+		return n.o.Listener, nil
+	}
+	if err := clearSocket(n.o.Paths); err != nil {
+		return nil, err
+	}
+	path := n.o.Paths.Socket()
 	ln, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)

@@ -28,7 +28,7 @@ func (o Offline) with(ctx context.Context, ask func(*store.Store) error) error {
 	if err := makePlaces(o.paths); err != nil {
 		return err
 	}
-	lock, err := hold(lockPath(o.paths))
+	lock, err := hold(o.paths.Lock())
 	if err != nil {
 		return err
 	}

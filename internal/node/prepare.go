@@ -18,6 +18,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/process"
 )
 
 // prepared is everything that is known before the first act.
@@ -206,7 +207,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
 		Env: l.req.Env, Author: plan.Author{Name: name, Email: email}, SessionCA: p.authority.CertificatePEM(),
-		Limits: p.limits, Private: n.private(), WorkDir: workDir(n.o.Paths),
+		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(),
 	})
 	if err != nil {
 		return err
@@ -231,7 +232,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 func (l *life) planProcess(p *prepared) error {
 	p.spec = sandbox.Spec{
 		ID: string(l.id), Identity: sandbox.Identity{UID: l.caller.UID, GID: l.caller.GID},
-		Env: slices.Concat(l.req.WholeEnv, l.req.Env),
+		Env: slices.Concat(l.req.WholeEnv, l.req.Env, []string{process.Variable + "=" + string(l.id)}),
 	}
 	p.command = sandbox.Command{Argv: l.argv(), Dir: l.req.Directory, TTY: size(l.req.Terminal)}
 	for _, line := range p.notices {

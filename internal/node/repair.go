@@ -161,7 +161,7 @@ func CleanUp(ctx context.Context, paths config.Paths, engines map[string]sandbox
 	if err := makePlaces(paths); err != nil {
 		return nil, nil, err
 	}
-	lock, err := hold(lockPath(paths))
+	lock, err := hold(paths.Lock())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -171,5 +171,8 @@ func CleanUp(ctx context.Context, paths config.Paths, engines map[string]sandbox
 		return nil, nil, err
 	}
 	done, left, err = mend(ctx, s, sweeper(engines, Times{}.orDefault()))
+	if err == nil && len(left) == 0 {
+		err = errors.Join(clearSocket(paths), paths.Leave())
+	}
 	return done, left, errors.Join(err, s.Close())
 }

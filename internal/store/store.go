@@ -33,6 +33,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -130,11 +131,18 @@ func (s *Store) Path() string { return s.path }
 // asked for, and a second process (cleanup, an older node that ends) is worth
 // waiting for.
 func dsn(path string, more ...string) string {
+	more = append([]string{"_pragma=busy_timeout(5000)", "_pragma=journal_mode(WAL)", "_pragma=foreign_keys(1)"}, more...)
+	return fileURL(path, more)
+}
+
+// lookingDSN is for who only looks: no file is made, and no mode changed.
+func lookingDSN(path string) string {
+	return fileURL(path, []string{"mode=rw", "_pragma=busy_timeout(5000)", "_pragma=query_only(1)"})
+}
+
+func fileURL(path string, query []string) string {
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}
-	u.RawQuery = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)"
-	for _, m := range more {
-		u.RawQuery += "&" + m
-	}
+	u.RawQuery = strings.Join(query, "&")
 	return u.String()
 }
 

@@ -142,6 +142,9 @@ func isHelper(pid int, id string, uid int) bool {
 	return err == nil && strings.TrimRight(string(line), "\x00") == child.Name+"\x00"+id && ours(pid, uid)
 }
 
+// anybody stands for every user where processes are looked for.
+const anybody = -1
+
 // ours keeps a session that named a process of its own like that from having
 // the node kill it, or wait for it: the outer process and pid 1 are the only
 // ones that stand in this process' own namespace or directly in the next.
@@ -156,7 +159,7 @@ func ours(pid, uid int) bool {
 		switch all := strings.Fields(rest); {
 		case len(all) == 0:
 		case name == "Uid": // real, effective, saved, of files
-			owned = all[0] == strconv.Itoa(uid)
+			owned = uid == anybody || all[0] == strconv.Itoa(uid)
 		case name == "NSpid":
 			placed = len(all) == 1 || all[len(all)-1] == "1"
 		}

@@ -15,7 +15,8 @@
 // command any more. Nor can a process be ended that has become another user's
 // (sudo, su) while the node is not root; Remove then says so. And a node that
 // is killed leaves its ordinary processes running, as a shell would: there is
-// nothing to write into a journal before they start.
+// nothing to write into a journal before they start. They are found by
+// [Variable] in their environment.
 package process
 
 import (
@@ -27,6 +28,10 @@ import (
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
+
+// Variable is for the caller to put into a Spec's environment, with the ID: by it
+// the engine finds what outlives the session (its Marked).
+const Variable = "MOJOUP_UNSANDBOXED"
 
 // Options of an Engine. The zero value is complete.
 type Options struct {

@@ -1,0 +1,32 @@
+package sandbox
+
+import "context"
+
+// A Witness is an Engine that finds what its sandboxes leave on a machine. It
+// looks and changes nothing: it takes no lock, not even for a moment, since
+// whoever takes a placeholder away would be told by it that somebody still
+// uses that.
+type Witness interface {
+	// Marked finds everything on this machine that bears the engine's mark,
+	// whoever made it, as far as this process may see.
+	Marked(ctx context.Context) ([]Trace, error)
+	// Remains finds what one act of an earlier Undo would still have to undo.
+	Remains(ctx context.Context, u Undo) ([]Trace, error)
+}
+
+// Kinds of traces.
+const (
+	TraceProcess     = "process"
+	TraceGroup       = "control group"
+	TracePlaceholder = "placeholder" // of a missing path, in a repository
+	TraceShelter     = "shelter"     // of a file that was moved there
+)
+
+// A Trace is one thing that a sandbox made, or that runs in one.
+type Trace struct {
+	Kind    string
+	Sandbox string // its ID
+	Path    string // of the file or directory; of a process in /proc
+	PID     int    // of a process
+	InUse   bool   // somebody who lives has its lock
+}
