@@ -25,6 +25,9 @@ func newSessionList(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "list the sessions that live, or those that ended",
+		Long: `List the sessions that live, or with --past those that ended. Where another
+command wants an id, the beginning of one will do, four characters at least, if
+no other session begins so.`,
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := look(p)

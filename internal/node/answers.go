@@ -97,9 +97,9 @@ func (n *Node) Session(ctx context.Context, c console.Caller, id string) (api.Se
 	if err := n.mayAsk(c); err != nil {
 		return api.Session{}, err
 	}
-	sid, err := session.Parse(id)
+	sid, err := n.called(ctx, id)
 	if err != nil {
-		return api.Session{}, unknownSession(id)
+		return api.Session{}, err
 	}
 	s, err := n.find(ctx, sid)
 	if err != nil {
@@ -141,9 +141,9 @@ func (n *Node) Stop(ctx context.Context, c console.Caller, id string) error {
 	if err := n.mayAsk(c); err != nil {
 		return err
 	}
-	sid, err := session.Parse(id)
+	sid, err := n.called(ctx, id)
 	if err != nil {
-		return unknownSession(id)
+		return err
 	}
 	n.mu.Lock()
 	l := n.live[sid]

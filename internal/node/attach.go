@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
-	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -123,9 +122,9 @@ func (n *Node) living(ctx context.Context, c console.Caller, id string) (*life, 
 	if err := n.mayAsk(c); err != nil {
 		return nil, err
 	}
-	sid, err := session.Parse(id)
+	sid, err := n.called(ctx, id)
 	if err != nil {
-		return nil, unknownSession(id)
+		return nil, err
 	}
 	n.mu.Lock()
 	l := n.live[sid]

@@ -39,9 +39,9 @@ func (n *Node) Diff(ctx context.Context, c console.Caller, id string, req api.Di
 
 // began is where a session works, and the commit at which it began.
 func (n *Node) began(ctx context.Context, c console.Caller, id string) (repository, head string, err error) {
-	sid, err := session.Parse(id)
+	sid, err := n.called(ctx, id)
 	if err != nil {
-		return "", "", unknownSession(id)
+		return "", "", err
 	}
 	row, err := n.find(ctx, sid)
 	if err != nil {

@@ -87,9 +87,9 @@ func (n *Node) Events(ctx context.Context, c console.Caller, id string, follow b
 	if err := n.mayAsk(c); err != nil {
 		return err
 	}
-	sid, err := session.Parse(id)
+	sid, err := n.called(ctx, id)
 	if err != nil {
-		return unknownSession(id)
+		return err
 	}
 	n.mu.Lock()
 	l := n.live[sid]
@@ -131,13 +131,12 @@ func (n *Node) Events(ctx context.Context, c console.Caller, id string, follow b
 
 // Events gives the log of a past session to each.
 func (o Offline) Events(ctx context.Context, id string, each func(api.Event) error) error {
-	sid, err := session.Parse(id)
-	if err != nil {
-		return unknownSession(id)
-	}
 	var all []api.Event
-	if err := o.with(ctx, func(s *store.Store) (err error) {
-		all, err = pastEvents(ctx, s, sid)
+	if err := o.with(ctx, func(s *store.Store) error {
+		sid, err := calledIn(ctx, s, id, nil)
+		if err == nil {
+			all, err = pastEvents(ctx, s, sid)
+		}
 		return err
 	}); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/mojoup/mojoup-node/internal/config"
-	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -56,12 +55,12 @@ func (o Offline) Sessions(ctx context.Context) ([]api.Session, error) {
 
 // Session shows one, with its verdicts.
 func (o Offline) Session(ctx context.Context, id string) (api.Session, error) {
-	sid, err := session.Parse(id)
-	if err != nil {
-		return api.Session{}, unknownSession(id)
-	}
 	var out api.Session
-	err = o.with(ctx, func(s *store.Store) error {
+	err := o.with(ctx, func(s *store.Store) error {
+		sid, err := calledIn(ctx, s, id, nil)
+		if err != nil {
+			return err
+		}
 		row, err := s.Session(ctx, sid)
 		if err != nil {
 			return err
@@ -69,7 +68,7 @@ func (o Offline) Session(ctx context.Context, id string) (api.Session, error) {
 		out = row.API()
 		return detail(ctx, s, &out)
 	})
-	if _, absent := errors.AsType[*store.NotFoundError](err); absent || err == nil && out.ID == "" {
+	if err == nil && out.ID == "" {
 		return out, unknownSession(id)
 	}
 	return out, err

@@ -47,7 +47,8 @@ func (n *Node) Ports(ctx context.Context, c console.Caller, id string, req api.P
 	}
 	in := l.inside.Load()
 	if in == nil {
-		return nil, fault.Negative("session %s does not run yet", id).WithCode("not-yet").Problem()
+		return nil, fault.Negative("session %s does not run yet", l.id).WithCode("not-yet").
+			WithHint("`mojoup-node session show %s` says how far it has come", l.id).Problem()
 	}
 	for _, port := range req.Open {
 		address, err := in.ports.forward(port)
@@ -79,7 +80,8 @@ func (p *ports) list() []api.Port {
 // free one where that is taken or not ours to take.
 func (p *ports) forward(port uint16) (string, error) {
 	if p.dialer == nil {
-		return "", fault.Negative("the session has no network of its own: its ports are those of this machine").WithCode("not-sandboxed")
+		return "", fault.Negative("the session has no network of its own: its ports are those of this machine").WithCode("not-sandboxed").
+			WithHint("connect to 127.0.0.1:%d; an ordinary process needs no forwarding", port)
 	}
 	if !slices.Contains(p.allowed, port) {
 		return "", fault.Negative("the session's policy does not forward port %d", port).WithCode("port-not-allowed").
@@ -88,7 +90,7 @@ func (p *ports) forward(port uint16) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return "", fault.Negative("the session has ended").WithCode("ended")
+		return "", fault.Negative("the session has ended").WithCode("ended").WithHint("`mojoup-node session list` shows those that run")
 	}
 	if ln := p.open[port]; ln != nil {
 		return ln.Addr().String(), nil
@@ -98,7 +100,7 @@ func (p *ports) forward(port uint16) (string, error) {
 		ln, err = net.Listen("tcp4", "127.0.0.1:0")
 	}
 	if err != nil {
-		return "", fault.CannotRun("listening for port %d: %w", port, err)
+		return "", fault.CannotRun("listening for port %d: %w", port, err).WithHint("end a program of yours that listens, or raise its limit of open files (`ulimit -n`), and ask again")
 	}
 	p.open[port] = ln
 	p.served.Go(func() { p.serve(ln, port) })

@@ -59,9 +59,9 @@ func (n *Node) Recording(ctx context.Context, c console.Caller, id string) (io.R
 	if err := n.mayAsk(c); err != nil {
 		return nil, err
 	}
-	sid, err := session.Parse(id)
+	sid, err := n.called(ctx, id)
 	if err != nil {
-		return nil, unknownSession(id)
+		return nil, err
 	}
 	if _, err := n.find(ctx, sid); err != nil {
 		return nil, err
@@ -71,18 +71,15 @@ func (n *Node) Recording(ctx context.Context, c console.Caller, id string) (io.R
 
 // Recording is what was recorded of a past session's terminal.
 func (o Offline) Recording(ctx context.Context, id string) (io.ReadCloser, error) {
-	sid, err := session.Parse(id)
-	if err != nil {
-		return nil, unknownSession(id)
-	}
 	var found io.ReadCloser
-	err = o.with(ctx, func(s *store.Store) (err error) {
-		if _, err = s.Session(ctx, sid); err == nil {
+	err := o.with(ctx, func(s *store.Store) error {
+		sid, err := calledIn(ctx, s, id, nil)
+		if err == nil {
 			found, err = recordingOf(s, sid)
 		}
 		return err
 	})
-	if _, absent := errors.AsType[*store.NotFoundError](err); absent || err == nil && found == nil {
+	if err == nil && found == nil {
 		return nil, unknownSession(id)
 	}
 	return found, err

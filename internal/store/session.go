@@ -180,6 +180,28 @@ func (s *Store) Session(ctx context.Context, id session.ID) (Session, error) {
 	return got, nil
 }
 
+// IDs are those of the sessions, at most a hundred, whose ids begin so.
+func (s *Store) IDs(ctx context.Context, begins session.ID) ([]session.ID, error) {
+	// '~' comes after every character of an ID.
+	rows, err := s.read.QueryContext(ctx, `SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT 100`, string(begins), string(begins)+"~")
+	if err != nil {
+		return nil, s.fail("looking for a session", err)
+	}
+	defer rows.Close()
+	var out []session.ID
+	for rows.Next() {
+		var id session.ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, s.fail("looking for a session", err)
+		}
+		out = append(out, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.fail("looking for a session", err)
+	}
+	return out, nil
+}
+
 // Which sessions a Filter lets through.
 type Which int
 

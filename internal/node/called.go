@@ -1,0 +1,75 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/session"
+	"github.com/mojoup/mojoup-node/internal/store"
+)
+
+// shortestName is how much of an id names a session, where no other one begins
+// so.
+const shortestName = 4
+
+// called is the session that a client calls by its id or by the beginning of
+// it.
+func (n *Node) called(ctx context.Context, name string) (session.ID, error) {
+	n.mu.Lock()
+	var known []session.ID
+	for id := range n.live {
+		known = append(known, id)
+	}
+	for _, end := range n.ends {
+		known = append(known, end.ID)
+	}
+	n.mu.Unlock()
+	return calledIn(ctx, n.store, name, known)
+}
+
+// calledIn looks among the sessions of a store and some more.
+func calledIn(ctx context.Context, s *store.Store, name string, more []session.ID) (session.ID, error) {
+	id, err := session.Parse(name)
+	if err != nil {
+		return "", unknownSession(name)
+	}
+	if slices.Contains(more, id) {
+		return id, nil
+	}
+	found, err := s.IDs(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	for _, other := range more {
+		if strings.HasPrefix(string(other), name) {
+			found = append(found, other)
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	switch {
+	case slices.Contains(found, id):
+		return id, nil
+	case len(found) == 0 || len(name) < shortestName:
+		return "", unknownSession(name)
+	case len(found) == 1:
+		return found[0], nil
+	}
+	return "", fault.Negative("%q is the beginning of more than one session: %s", name, several(found)).WithCode("ambiguous-session").
+		WithHint("give more of its id").Problem()
+}
+
+func several(ids []session.ID) string {
+	const named = 5
+	var out []string
+	for _, id := range ids[:min(len(ids), named)] {
+		out = append(out, string(id))
+	}
+	if n := len(ids) - named; n > 0 {
+		return strings.Join(out, ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(out, ", ")
+}
