@@ -28,7 +28,7 @@ func newSessionList(p Process) *cobra.Command {
 		Long: `List the sessions that live, or with --past those that ended. Where another
 command wants an id, the beginning of one will do, four characters at least, if
 no other session begins so.`,
-		Args:  noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := look(p)
 			if err != nil {
