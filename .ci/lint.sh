@@ -26,7 +26,7 @@ ban() { # pattern, reason, which files…
 	found=$(mine "$1" -- "${@:3}" | grep -vE 'panic\(.*"BUG|panic\(http\.ErrAbortHandler\)' || true)
 	[ -z "$found" ] || say "$2:"$'\n'"$found"
 }
-code=('*.go' ':!*_test.go' ':!*.pb.go' ':!internal/realtest' ':!pkg/sandbox/sandboxtest')
+code=('*.go' ':!*_test.go' ':!*.pb.go' ':!internal/realtest' ':!pkg/sandbox/sandboxtest' ':!pkg/sandbox/openshell/gatewaytest')
 ban 'time\.Sleep\(' 'a sleep hides a missing signal' "${code[@]}"
 ban 'os\.Exit\(|log\.Fatal' 'only main exits: elsewhere defers would be skipped' "${code[@]}" ':!cmd' ':!.ci' ':!pkg/sandbox/openshell/forwarder/main.go'
 ban 'os\.Is(Not)?Exist\(|os\.IsPermission\(' 'does not unwrap: use errors.Is' "${code[@]}"

@@ -19,7 +19,8 @@ step "packages and modules, and whether it builds for other systems"
 "$GO" version
 others=$(mktemp)
 log=$(mktemp)
-trap 'rm -f "$others" "$log"' EXIT
+daemon=
+trap 'rm -f "$others" "$log"; [ -z "$daemon" ] || kill "$daemon"' EXIT
 (
 	set -e
 	"$GO" mod download
@@ -30,6 +31,16 @@ packaging/deps.sh test || { wait; exit 1; }
 if [ "$(id -u)" = 0 ] && [ "${MOJOUP_REQUIRE_KERNEL:-}" = 1 ] && ! getent passwd 1000 >/dev/null; then
 	# Root's sessions of somebody else need somebody else.
 	useradd --create-home --uid 1000 mojoup-test
+fi
+answers() { curl -sf --unix-socket /var/run/docker.sock http://docker/_ping >/dev/null; }
+if [ "$(id -u)" = 0 ] && [ "${MOJOUP_REQUIRE_KERNEL:-}" = 1 ] && ! answers; then
+	# The double of a gateway makes real containers, and nobody has started Docker.
+	dockerd >/tmp/mojoup-test-dockerd.log 2>&1 &
+	daemon=$!
+	for _ in $(seq 120); do
+		! answers || break
+		sleep 0.5
+	done
 fi
 if ! wait "$background"; then
 	cat "$others"

@@ -28,6 +28,9 @@ test_packages() {
 	command -v npm >/dev/null 2>&1 || echo nodejs npm
 	command -v python3 >/dev/null 2>&1 || echo python3
 	command -v pip >/dev/null 2>&1 || echo python3-pip
+	# The double of a gateway makes containers of the one in Docker.
+	command -v dockerd >/dev/null 2>&1 || [ -S /var/run/docker.sock ] || echo docker.io
+	command -v busybox >/dev/null 2>&1 || echo busybox-static
 	# The public SDK of OpenShell, and whether generated code is current.
 	python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 	command -v protoc >/dev/null 2>&1 || echo protobuf-compiler

@@ -370,9 +370,39 @@ func refusals(t *testing.T, w world) {
 	noImage := w.request(t)
 	noImage.Image = "127.0.0.1:1/mojoup-test/none:latest"
 	fails(noImage, openshell.ImageMissing, noImage.Image)
-	ends := w.request(t)
-	ends.Command = []string{"/bin/false"}
-	fails(ends, openshell.ContainerFailed)
+	mainEnds(t, w)
+}
+
+// mainEnds: a sandbox whose main process ends is no more, whether it was ready
+// for a moment or never.
+func mainEnds(t *testing.T, w world) {
+	ctx := bounded(t)
+	r := w.request(t)
+	r.Command = []string{"/bin/sh", "-c", "exit 3"}
+	made, err := w.client.Create(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.down(t, made.Ref)
+	if _, err := w.client.Ready(ctx, made.Ref, nil); err != nil && !errors.Is(err, openshell.ContainerFailed) {
+		t.Errorf("ready: %v", err)
+	}
+	for {
+		got, err := w.client.Get(ctx, made.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Phase == openshell.Failed {
+			if !got.Exited || got.ExitCode != 3 {
+				t.Errorf("%+v", got)
+			}
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if _, err := exec(t, w, made.Ref, openshell.Command{Argv: []string{"true"}}); !errors.Is(err, openshell.Lost) {
+		t.Errorf("a command in it: %v", err)
+	}
 }
 
 // place is a directory of the person's that a gateway sees too.

@@ -1,0 +1,463 @@
+//go:build linux
+
+package gatewaytest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/client"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest/inside"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
+)
+
+// driver makes the containers of one double.
+type driver struct {
+	g      *Gateway
+	t      testing.TB
+	docker *client.Client
+	// dir is what the double shares with its containers; a socket's path must
+	// be short.
+	dir        string
+	supervisor string
+	network    sync.Mutex
+}
+
+// proxyAddress is where what runs finds the exit, as each generation says it.
+func proxyAddress(generation string) string {
+	if generation == V01 {
+		return "127.0.0.1:18080"
+	}
+	return strings.TrimPrefix(product.InjectedProxy, "http://")
+}
+
+func newDriver(t testing.TB, g *Gateway) *driver {
+	t.Helper()
+	docker, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "double")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return &driver{g: g, t: t, docker: docker, dir: dir, supervisor: supervisor(t)}
+}
+
+var (
+	building   sync.Mutex
+	builtPath  string
+	builtError error
+)
+
+// supervisor builds the program that is the first in every container, once for
+// all doubles of a test program.
+func supervisor(t testing.TB) string {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	if builtPath == "" && builtError == nil {
+		dir, err := os.MkdirTemp("", "double-supervisor")
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.Base(inside.Program))
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest/supervisor")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			builtError = fmt.Errorf("%w: %s", err, out)
+		} else {
+			builtPath = path
+		}
+	}
+	if builtError != nil {
+		t.Fatal(builtError)
+	}
+	return builtPath
+}
+
+// provision carries a box from taken to ready, or to its failure.
+func (d *driver) provision(ctx context.Context, b *box) {
+	d.g.tell(b, "Scheduled", "Docker sandbox accepted for image %q", b.Image)
+	reason, err := d.make(ctx, b)
+	if err != nil {
+		d.g.fail(b, reason, err.Error())
+	}
+}
+
+func (d *driver) make(ctx context.Context, b *box) (reason string, err error) {
+	for _, m := range b.Mounts {
+		if _, err := os.Stat(m.Source); err != nil || slices.ContainsFunc(d.g.o.Hidden, func(h string) bool { return strings.HasPrefix(m.Source+"/", h+"/") }) {
+			return "ContainerCreateFailed", fmt.Errorf("bind source path does not exist: %s", m.Source)
+		}
+	}
+	workdir, err := d.pull(ctx, b)
+	if err != nil {
+		return "ImagePullFailed", err
+	}
+	given := workdir != "" && workdir != "/"
+	if !given {
+		workdir = product.Home
+	}
+	for _, m := range b.Mounts {
+		if m.Target == workdir || strings.HasPrefix(workdir, m.Target+"/") {
+			return "ContainerCreateFailed", fmt.Errorf("mount target '%s' is reserved for the OpenShell workspace", m.Target)
+		}
+	}
+	if !b.Policy.Given {
+		return "IdentityResolutionFailed", errors.New("image declares no user and no policy names one")
+	}
+	host := ""
+	if d.g.o.Generation == V00 {
+		if host, err = d.bridge(ctx); err != nil {
+			return "ContainerCreateFailed", err
+		}
+	}
+	shared := filepath.Join(d.dir, b.id[:8])
+	d.g.update(b, func() {
+		b.workdir, b.host, b.proxy = workdir, shared, "http://"+proxyAddress(d.g.o.Generation)
+	})
+	config := inside.Config{UID: b.uid, GID: b.gid, Workspace: workdir, MakeWorkspace: !given, Main: b.Command, Env: d.environment(b, nil),
+		Inner: d.g.o.Generation == V00, Proxy: proxyAddress(d.g.o.Generation), Host: host}
+	config.ReadOnly, config.ReadWrite = b.paths(workdir)
+	for _, r := range b.Policy.Rules {
+		config.Rules = append(config.Rules, inside.Rule{Host: r.Host, Port: r.Port, Programs: r.Programs, Opaque: r.Skip})
+	}
+	if err := d.share(b, config); err != nil {
+		return "ContainerCreateFailed", err
+	}
+	if err := d.start(ctx, b, host); err != nil {
+		return "ContainerCreateFailed", err
+	}
+	return "", nil
+}
+
+// paths are what Landlock leaves: the policy's, and with rules for the network
+// the baseline that is added.
+func (b *box) paths(workdir string) (readOnly, readWrite []string) {
+	readOnly, readWrite = slices.Clone(b.Policy.ReadOnly), slices.Clone(b.Policy.ReadWrite)
+	if b.Policy.Workdir {
+		readWrite = append(readWrite, workdir)
+	}
+	// The program that becomes the command, and what every shell opens.
+	readOnly = append(readOnly, filepath.Dir(inside.Program))
+	return readOnly, append(readWrite, "/dev/null")
+}
+
+// pull makes sure that the image is there, and answers its working directory.
+func (d *driver) pull(ctx context.Context, b *box) (string, error) {
+	info, err := d.docker.ImageInspect(ctx, b.Image)
+	if errdefs.IsNotFound(err) {
+		d.g.tell(b, "Pulling", "Pulling Docker image %q", b.Image)
+		if err := d.fetch(ctx, b); err != nil {
+			return "", fmt.Errorf("pull Docker image failed: %w", err)
+		}
+		info, err = d.docker.ImageInspect(ctx, b.Image)
+	} else {
+		d.g.tell(b, "ImagePresent", "Docker image %q is already present", b.Image)
+	}
+	if err != nil {
+		return "", err
+	}
+	if info.Config == nil {
+		return "", nil
+	}
+	return info.Config.WorkingDir, nil
+}
+
+func (d *driver) fetch(ctx context.Context, b *box) error {
+	answer, err := d.docker.ImagePull(ctx, b.Image, image.PullOptions{})
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	lines := bufio.NewScanner(answer)
+	for lines.Scan() {
+		var p struct{ Status, ID, Error string }
+		if json.Unmarshal(lines.Bytes(), &p) == nil && p.Error != "" {
+			return errors.New(p.Error)
+		}
+		d.g.tell(b, "PullingLayer", "%s %s", p.ID, p.Status)
+	}
+	return lines.Err()
+}
+
+// bridge makes sure that the network of the product is there and answers the
+// machine's address on it. It leads nowhere else: what runs in a container is
+// not even on it, and its first process needs the machine only.
+func (d *driver) bridge(ctx context.Context) (string, error) {
+	d.network.Lock()
+	defer d.network.Unlock()
+	for range 3 {
+		n, err := d.docker.NetworkInspect(ctx, product.Network, network.InspectOptions{})
+		if err == nil && len(n.IPAM.Config) > 0 {
+			return n.IPAM.Config[0].Gateway, nil
+		}
+		_, err = d.docker.NetworkCreate(ctx, product.Network, network.CreateOptions{Driver: "bridge", Internal: true, Labels: map[string]string{ownLabel: "yes"}})
+		if err != nil && !errdefs.IsConflict(err) {
+			return "", err
+		}
+	}
+	return "", errors.New("the network " + product.Network + " has no address")
+}
+
+// ownLabel is on what doubles have made and may remove.
+const ownLabel = "mojoup-double"
+
+// share lays out what the container shares with the double.
+func (d *driver) share(b *box, config inside.Config) error {
+	for _, dir := range []string{"etc", "run"} {
+		if err := os.MkdirAll(filepath.Join(b.host, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(b.host, "etc", filepath.Base(inside.ConfigPath)), text, 0o600); err != nil {
+		return err
+	}
+	control, err := net.Listen("unix", filepath.Join(b.host, "run", filepath.Base(inside.Control)))
+	if err != nil {
+		return err
+	}
+	d.g.work.Go(func() { d.hear(b, control) })
+	if d.g.o.Generation == V01 {
+		channel, err := net.Listen("unix", filepath.Join(b.host, "run", filepath.Base(inside.Channel)))
+		if err != nil {
+			return err
+		}
+		d.g.work.Go(func() { d.carry(channel) })
+	}
+	return nil
+}
+
+// hear takes what the first process of a container says of it.
+func (d *driver) hear(b *box, l net.Listener) {
+	stop := context.AfterFunc(d.g.ctx, func() { l.Close() })
+	defer stop()
+	conn, err := l.Accept()
+	l.Close()
+	if err != nil {
+		return
+	}
+	stop2 := context.AfterFunc(d.g.ctx, func() { conn.Close() })
+	defer stop2()
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		switch word {
+		case "ready":
+			select {
+			case <-time.After(d.g.o.ReadyAfter):
+			case <-d.g.ctx.Done():
+				return
+			}
+			if d.g.o.Faults.Stuck {
+				continue
+			}
+			d.g.update(b, func() {
+				if b.phase == provisioning {
+					b.phase, b.reason, b.message, b.instance = ready, "DependenciesReady", "Supervisor session connected", newUUID()
+				}
+			})
+		case "exit":
+			code, _ := strconv.Atoi(rest)
+			d.ended(b, int32(code))
+		}
+	}
+}
+
+// ended is the end of the main process: an error in 0.0.x, even of a success.
+func (d *driver) ended(b *box, code int32) {
+	d.g.update(b, func() {
+		if b.phase == deleting {
+			return
+		}
+		b.exit = &code
+		switch {
+		case d.g.o.Generation == V00:
+			b.phase, b.reason, b.message = failed, "MainProcessExited", "Canonical main process exited"
+		case code == 0:
+			b.phase, b.reason, b.message = completed, "MainProcessCompleted", "Main process completed"
+		default:
+			b.phase, b.reason, b.message = failed, "MainProcessFailed", "Main process failed"
+		}
+	})
+}
+
+// carry is the way out of 0.1.x: what a container's first process has allowed
+// is connected to loopback.
+func (d *driver) carry(l net.Listener) {
+	stop := context.AfterFunc(d.g.ctx, func() { l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			port, err := bufio.NewReaderSize(io.LimitReader(conn, 6), 16).ReadString('\n')
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strings.TrimSpace(port)))
+			if err != nil {
+				return
+			}
+			defer up.Close()
+			conn.Write([]byte("+"))
+			go func() {
+				io.Copy(up, conn)
+				up.(*net.TCPConn).CloseWrite()
+			}()
+			io.Copy(conn, up)
+			conn.(*net.UnixConn).CloseWrite()
+		}()
+	}
+}
+
+func (d *driver) start(ctx context.Context, b *box, host string) error {
+	mounts := []mount.Mount{
+		{Type: mount.TypeBind, Source: filepath.Dir(d.supervisor), Target: filepath.Dir(inside.Program), ReadOnly: true},
+		{Type: mount.TypeBind, Source: filepath.Join(b.host, "etc"), Target: filepath.Dir(inside.ConfigPath), ReadOnly: true},
+		{Type: mount.TypeBind, Source: filepath.Join(b.host, "run"), Target: inside.ControlDir},
+	}
+	for _, m := range b.Mounts {
+		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+	}
+	pids := int64(2048)
+	hostConfig := &container.HostConfig{
+		Mounts: mounts,
+		// For the first process only: whatever runs gives all of it up.
+		CapAdd:      []string{"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE"},
+		SecurityOpt: []string{"apparmor=unconfined"},
+		NetworkMode: container.NetworkMode(network.NetworkNone),
+		Resources:   container.Resources{PidsLimit: &pids, NanoCPUs: nanoCPUs(b.CPU), Memory: size(b.Memory)},
+	}
+	if d.g.o.Generation == V00 {
+		hostConfig.NetworkMode = product.Network
+		hostConfig.ExtraHosts = []string{product.HostAlias + ":" + host}
+	}
+	labels := b.labels()
+	labels[ownLabel] = d.g.name
+	made, err := d.docker.ContainerCreate(ctx, &container.Config{Image: b.Image, Entrypoint: []string{inside.Program, "main"}, User: "0:0",
+		Env: []string{"OPENSHELL_SANDBOX_ID=" + b.id, "OPENSHELL_SANDBOX=" + b.Name}, Labels: labels},
+		hostConfig, nil, nil, product.ContainerPrefix+b.Workspace+"--"+b.Name+"-"+b.id)
+	if err != nil {
+		return err
+	}
+	d.g.update(b, func() { b.unit = made.ID })
+	d.g.tell(b, "Created", "Created Docker container %q", product.ContainerPrefix+b.Workspace+"--"+b.Name+"-"+b.id)
+	d.g.update(b, func() { b.message = "Container created" })
+	if err := d.docker.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
+		return err
+	}
+	d.g.tell(b, "Started", "Started Docker container %q", product.ContainerPrefix+b.Workspace+"--"+b.Name+"-"+b.id)
+	d.g.update(b, func() {
+		if b.phase == provisioning {
+			b.reason, b.message = "SupervisorNotConnected", "Backend ready; waiting for supervisor session"
+		}
+	})
+	d.g.work.Go(func() { d.attend(b, made.ID) })
+	return nil
+}
+
+// attend notices a container that ends or is taken away.
+func (d *driver) attend(b *box, unit string) {
+	end, errs := d.docker.ContainerWait(d.g.ctx, unit, container.WaitConditionNotRunning)
+	select {
+	case <-end:
+	case <-errs:
+	}
+	if d.g.ctx.Err() != nil {
+		return
+	}
+	// What the first process said last is on its way.
+	time.Sleep(50 * time.Millisecond)
+	d.g.update(b, func() {
+		if b.phase == provisioning || b.phase == ready {
+			b.phase, b.reason, b.message = failed, "ContainerExited", "Container exited"
+		}
+	})
+}
+
+// remove takes a box's container away.
+func (d *driver) remove(b *box) {
+	v := d.g.view(b)
+	if v.unit != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := d.docker.ContainerRemove(ctx, v.unit, container.RemoveOptions{Force: true}); err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+			d.t.Logf("double: removing a container: %v", err)
+		}
+	}
+	if v.host != "" {
+		os.RemoveAll(v.host)
+	}
+}
+
+// close removes everything that is left.
+func (d *driver) close() {
+	d.g.mu.Lock()
+	var left []*box
+	for _, b := range d.g.boxes {
+		left = append(left, b)
+	}
+	d.g.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, b := range left {
+		wait.Go(func() { d.remove(b) })
+	}
+	wait.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if n, err := d.docker.NetworkInspect(ctx, product.Network, network.InspectOptions{}); err == nil && n.Labels[ownLabel] != "" {
+		d.docker.NetworkRemove(ctx, product.Network) // another double may need it still
+	}
+	d.docker.Close()
+}
+
+func nanoCPUs(cpu string) int64 {
+	if m, ok := strings.CutSuffix(cpu, "m"); ok {
+		n, _ := strconv.ParseInt(m, 10, 64)
+		return n * 1_000_000
+	}
+	n, _ := strconv.ParseFloat(cpu, 64)
+	return int64(n * 1e9)
+}
+
+func size(memory string) int64 {
+	for suffix, unit := range map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "k": 1e3, "M": 1e6, "G": 1e9} {
+		if n, ok := strings.CutSuffix(memory, suffix); ok {
+			v, _ := strconv.ParseInt(n, 10, 64)
+			return v * unit
+		}
+	}
+	v, _ := strconv.ParseInt(memory, 10, 64)
+	return v
+}
