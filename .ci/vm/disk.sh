@@ -4,7 +4,7 @@
 set -euo pipefail
 dir=$1
 tree=$dir/tree
-mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources 2>/dev/null | awk '$1 == "URIs:" {print $2; exit} $1 == "deb" {print $2; exit}')
+mirror=$(find /etc/apt -name "*.sources" -exec cat {} + -o -name sources.list -exec cat {} + | awk '$1 == "URIs:" && !m {m = $2} $1 == "deb" && !m {m = $2} END {print m}')
 packages=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,git,iproute2,procps,kmod,initramfs-tools,vim-tiny,strace
 [ -e "$tree/etc/debian_version" ] || debootstrap --variant=minbase --include="$packages" bookworm "$tree" "$mirror"
 printf 'deb %s bookworm-backports main\n' "$mirror" >"$tree/etc/apt/sources.list.d/backports.list"
