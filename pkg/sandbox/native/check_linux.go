@@ -258,6 +258,9 @@ func sockaddr(at netip.AddrPort) []byte {
 	return append(append(out, at.Addr().AsSlice()...), make([]byte, 8)...)
 }
 
+// anywhereAddr is of a range that nobody has.
+var anywhereAddr = netip.MustParseAddrPort("192.0.2.1:53")
+
 // kernel tries what only one layer stands against: where that layer is
 // missing, it succeeds.
 func (a *attack) kernel() {
@@ -271,7 +274,7 @@ func (a *attack) kernel() {
 	a.must(a.call(unix.SYS_MOUNT, child.Path("none"), child.Path("/dev/shm"), child.Path("tmpfs"), num(0), num(0)), "mounting", unix.EPERM)
 	a.must(a.call(unix.SYS_IO_URING_SETUP, num(1), child.Buffer(120)), "io_uring", unix.EPERM)
 	out := a.call(unix.SYS_SOCKET, num(unix.AF_INET), num(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), num(0))
-	anywhere := sockaddr(netip.MustParseAddrPort("192.0.2.1:53"))
+	anywhere := sockaddr(anywhereAddr)
 	a.must(a.call(unix.SYS_CONNECT, child.Result(out), child.Data(anywhere), num(len(anywhere))), "a packet past the proxy", unix.ENETUNREACH)
 	// The errno tells the layer: the mount's here, Landlock's there, where
 	// without it the lost capability would answer EPERM.
@@ -283,12 +286,13 @@ func (a *attack) kernel() {
 	}
 }
 
-// attacks lists everything that is tried in a sandbox of this Spec.
-func attacks(s sandbox.Spec) *attack {
-	a := &attack{}
-	name := ".check-" + s.ID
-	a.kernel()
-	a.writable("/dev/shm", name)
+// checkName is what attempts call what they make.
+func checkName(s sandbox.Spec) string { return ".check-" + s.ID }
+
+// spec tries everything that a Spec protects or asks to be looked at, and the
+// way out.
+func (a *attack) spec(s sandbox.Spec) {
+	name := checkName(s)
 	for _, p := range s.Protect {
 		switch p.Guard {
 		case sandbox.Pin:
@@ -315,22 +319,18 @@ func attacks(s sandbox.Spec) *attack {
 	}
 	at, _ := proxyAddress(s) // validated before
 	a.proxy(at)
-	return a
 }
 
-// Check attacks the sandbox from inside. The attempts are made by a process
+// attack makes the attempts, and those that the Spec asks for, by a process
 // that is sealed as a command is.
-func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
-	if err := b.usable(ctx); err != nil {
-		return nil, err
-	}
-	a := attacks(b.spec)
+func (b *box) attack(ctx context.Context, a *attack) error {
+	a.spec(b.spec)
 	findings, err := b.helper.Probe(ctx, a.probes)
 	if err != nil {
 		if errors.Is(err, child.ErrGone) {
-			return nil, sandbox.ErrGone
+			return sandbox.ErrGone
 		}
-		return nil, fmt.Errorf("checking sandbox %s: %w", b.spec.ID, err)
+		return fmt.Errorf("checking sandbox %s: %w", b.spec.ID, err)
 	}
 	var broken []string
 	for _, v := range a.verify {
@@ -339,7 +339,22 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 		}
 	}
 	if len(broken) > 0 {
-		return nil, &CheckError{Broken: broken}
+		return &CheckError{Broken: broken}
+	}
+	return nil
+}
+
+// Check attacks the sandbox from inside. The attempts are made by a process
+// that is sealed as a command is.
+func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
+	if err := b.usable(ctx); err != nil {
+		return nil, err
+	}
+	a := &attack{}
+	a.kernel()
+	a.writable("/dev/shm", checkName(b.spec))
+	if err := b.attack(ctx, a); err != nil {
+		return nil, err
 	}
 	out := append(facts(b.spec, b.abi), b.bounds.facts()...)
 	return append(out, unshelteredFacts(b.bare)...), nil

@@ -23,6 +23,11 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 // Exec starts a command inside. Commands of one sandbox share everything but
 // their Landlock domain: one cannot trace another, but can signal it.
 func (b *box) Exec(ctx context.Context, c sandbox.Command, stdio sandbox.Stdio) (sandbox.Process, error) {
+	return b.exec(ctx, c, stdio, false)
+}
+
+// exec starts a command; a bare one lacks the Landlock rules of its own.
+func (b *box) exec(ctx context.Context, c sandbox.Command, stdio sandbox.Stdio, bare bool) (sandbox.Process, error) {
 	if err := b.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -30,6 +35,7 @@ func (b *box) Exec(ctx context.Context, c sandbox.Command, stdio sandbox.Stdio) 
 	if err != nil {
 		return nil, err
 	}
+	request.Bare = bare
 	p := &process{bounds: b.bounds, before: b.bounds.seen()}
 	if c.TTY == nil {
 		if p.streams, err = connect(stdio); err != nil {

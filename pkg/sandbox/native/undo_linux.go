@@ -33,6 +33,11 @@ func (e *Engine) Undo(s sandbox.Spec) []sandbox.Undo {
 	for _, dir := range e.groups.Paths(s.ID, wants(s)) {
 		out = append(out, sandbox.Undo{Kind: undoGroup, Path: dir, ID: s.ID})
 	}
+	return append(out, undoHold(s)...)
+}
+
+// undoHold lists the placeholders that a Spec may leave.
+func undoHold(s sandbox.Spec) (out []sandbox.Undo) {
 	all := placeholders(s)
 	for i := len(all) - 1; i >= 0; i-- { // deepest first
 		p := all[i]

@@ -126,10 +126,14 @@ type Request struct {
 	Memory int64 // bytes
 }
 
-// Mount binds a directory or file of the host.
+// Mount binds a directory or file of the host, or with Memory puts an empty
+// directory of memory there, which is gone with the sandbox and from which no
+// program starts.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
+	Memory         int64  // bytes at most
+	Mode           uint32 // of the directory of memory
 }
 
 // Way allows one program inside to open connections to one host and port, whose

@@ -98,6 +98,15 @@ func driverConfig(r Request) *structpb.Struct {
 	}
 	mounts := make([]*structpb.Value, len(r.Mounts))
 	for i, m := range r.Mounts {
+		if m.Memory > 0 {
+			mounts[i] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+				"type":       structpb.NewStringValue("tmpfs"),
+				"target":     structpb.NewStringValue(m.Target),
+				"size_bytes": structpb.NewNumberValue(float64(m.Memory)),
+				"mode":       structpb.NewNumberValue(float64(m.Mode)),
+			}})
+			continue
+		}
 		mounts[i] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 			"type":   structpb.NewStringValue("bind"),
 			"source": structpb.NewStringValue(m.Source),

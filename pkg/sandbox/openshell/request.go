@@ -73,6 +73,9 @@ func (r Request) check() error {
 func (r Request) checkMounts(bad func(string, ...any) error) error {
 	targets := map[string]bool{}
 	for _, m := range r.Mounts {
+		if m.Memory > 0 && m.Source == "" {
+			m.Source = m.Target
+		}
 		if !absolute(m.Source) || !absolute(m.Target) || m.Target == "/" || strings.ContainsRune(m.Source, ':') || strings.ContainsRune(m.Target, ':') {
 			return bad("the mount of %q at %q: a gateway takes no relative path and none with a colon", word(m.Source), word(m.Target))
 		}

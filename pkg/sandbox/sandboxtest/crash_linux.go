@@ -167,7 +167,11 @@ func testB53Swap(t *testing.T, s *suite) {
 	}()
 	engine := s.newEngine(t)
 	made, refusals := 0, map[string]int{}
-	for i := range 300 {
+	swaps := s.options.Swaps
+	if swaps == 0 {
+		swaps = 300
+	}
+	for i := range swaps {
 		spec.ID = fmt.Sprintf("swap-%d-%d", os.Getpid()%100000, i)
 		box, err := engine.Prepare(deadline(t), spec)
 		if err != nil {
@@ -185,7 +189,7 @@ func testB53Swap(t *testing.T, s *suite) {
 	}
 	close(stop)
 	<-stopped
-	t.Logf("%d of 300 sandboxes were made; refusals: %v", made, refusals)
+	t.Logf("%d of %d sandboxes were made; refusals: %v", made, swaps, refusals)
 	if diff := cmp.Diff(before, tree(t, target)); diff != "" {
 		t.Errorf("the link's target was touched (-before +after):\n%s", diff)
 	}

@@ -23,6 +23,9 @@ type Options struct {
 	Except map[string]string
 	// Starts is how many sandboxes B34 starts. Zero means 100.
 	Starts int
+	// Swaps is how many sandboxes B53 makes while somebody exchanges paths.
+	// Zero means 300.
+	Swaps int
 }
 
 // Test runs the whole suite. New is called for each subtest that needs an

@@ -28,7 +28,7 @@ type Options struct {
 
 // A Helper is one running helper: an outer process and, soon, pid 1.
 type Helper struct {
-	process *os.Process
+	process *os.Process // nil where somebody else started it
 	conn    *net.UnixConn
 	done    chan struct{} // closed when both are gone
 	set     chan reply    // the answer to the operations
@@ -84,8 +84,14 @@ func (i *Image) Start(o Options) (*Helper, error) {
 	return h, nil
 }
 
-// PID is the outer process, for control groups.
-func (h *Helper) PID() int { return h.process.Pid }
+// PID is the outer process, for control groups; 0 where somebody else started
+// the helper.
+func (h *Helper) PID() int {
+	if h.process == nil {
+		return 0
+	}
+	return h.process.Pid
+}
 
 // Done is closed when the helper and everything inside have ended.
 func (h *Helper) Done() <-chan struct{} { return h.done }
@@ -174,7 +180,9 @@ func (h *Helper) read() {
 		}
 	}
 	h.conn.Close() // pid 1, if it lives, sees the end
-	_, _ = h.process.Wait()
+	if h.process != nil {
+		_, _ = h.process.Wait()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.pidfd >= 0 {
@@ -271,6 +279,12 @@ func (h *Helper) Kill(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	case <-patience.C:
+	}
+	if h.process == nil {
+		// Frozen, perhaps: whoever made the sandbox ends it. Here it is over.
+		_ = h.conn.Close()
+		<-h.done
+		return nil
 	}
 	_ = h.process.Kill()
 	select {

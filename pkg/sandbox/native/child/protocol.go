@@ -30,6 +30,14 @@ import (
 //	 |
 //	 |-- (end of the socket) -------------------------------->| leaves, all inside die
 //
+// A helper that joins a sandbox which somebody else has made is one process,
+// and connects itself:
+//
+//	node                                                   helper
+//	 |<- connects ------------------------------------------|
+//	 |-- adopt [socket] ------------------------------------>| that one from now on
+//	 |-- operations [list] --------------------------------->| as above
+//
 // Either side's "failed tag stage errno operand" may stand where an answer
 // is awaited; tag 0 is the sandbox itself. Namespaces and operations are two
 // messages so that helpers can be made in advance and claimed later. A node
@@ -45,6 +53,7 @@ const (
 	msgSignal     uint32 = 4
 	msgListener   uint32 = 5
 	msgConnect    uint32 = 6
+	msgAdopt      uint32 = 7
 	msgSpawned    uint32 = 16
 	msgReady      uint32 = 17
 	msgFailed     uint32 = 18
@@ -56,6 +65,7 @@ const (
 const (
 	execTerminal int32 = 1
 	execProbes   int32 = 2
+	execBare     int32 = 4
 )
 
 // A Code names an operation of pid 1.
@@ -89,6 +99,7 @@ const (
 	Seal       Code = 22 // no capabilities, no new privileges
 	Filter     Code = 23 // load the system call filter in Blob
 	Files      Code = 24 // every command may have A open files
+	Here       Code = 25 // what is / already is the root: instead of Root and Pivot
 )
 
 // Flags change how an operation is done.

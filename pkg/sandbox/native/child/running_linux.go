@@ -20,6 +20,9 @@ type Request struct {
 	Terminal      bool
 	Columns, Rows uint16
 	Streams       [3]int
+	// Bare leaves the Landlock domain out that Keep gives every command: for
+	// the node's own programs inside, which look at others.
+	Bare bool
 }
 
 // Running is a command that has been started.
@@ -41,6 +44,9 @@ func (h *Helper) Exec(ctx context.Context, r Request) (*Running, error) {
 	fds := r.Streams[:]
 	if r.Terminal {
 		m.a, m.b, m.c, fds = int32(r.Columns), int32(r.Rows), execTerminal, nil
+	}
+	if r.Bare {
+		m.c |= execBare
 	}
 	return h.start(ctx, m, program(r.Dir, r.Candidates, r.Argv, r.Env), fds...)
 }

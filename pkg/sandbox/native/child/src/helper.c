@@ -7,6 +7,9 @@
  * seals itself, and from then on starts commands, reaps whatever ends, and
  * leaves, with everything inside, when the node's end of the socket closes.
  *
+ * With the path of a socket as second argument it joins: somebody else has made
+ * the sandbox and started it there. It connects to its node and is one process.
+ *
  * Why not Go: a Go program as pid 1 has threads that stay privileged when one
  * is sealed, starts three times slower, and a fork of the node would copy its
  * heap's page tables. The messages are drawn in protocol.go.
@@ -125,7 +128,7 @@ struct command {
 	const struct place *place;
 	char *list;
 	size_t size;
-	int probes, terminal;
+	int probes, terminal, bare;
 	int stream[3];
 	const char *dir;
 	char **candidates, **argv, **env;
@@ -187,7 +190,7 @@ static void become(void *with)
 		if (r < 0)
 			fail(&c->failure, STAGE_STDIO, r, ""), leave(126);
 	}
-	r = sys(__NR_landlock_restrict_self, c->place->domain, 0);
+	r = c->bare ? 0 : sys(__NR_landlock_restrict_self, c->place->domain, 0);
 	if (r < 0)
 		fail(&c->failure, STAGE_LANDLOCK, r, ""), leave(126);
 	if (c->place->files) {
@@ -293,7 +296,7 @@ static char stack[16384] __attribute__((aligned(16)));
 static void execute(const struct place *place, struct parcel *p)
 {
 	const struct message *m = &p->message;
-	struct command c = {.place = place, .probes = m->c & EXEC_PROBES, .terminal = m->c & EXEC_TERMINAL};
+	struct command c = {.place = place, .probes = m->c & EXEC_PROBES, .terminal = m->c & EXEC_TERMINAL, .bare = m->c & EXEC_BARE};
 	int master = -1, slot = slot_of(0);
 	size_t room = 0;
 	long pointers = 0, r = -EBADMSG;
@@ -405,7 +408,8 @@ _Noreturn static void serve(const struct place *place, int children)
 	}
 }
 
-_Noreturn static void be_first(void)
+/* Sets up what it is told to, and serves. */
+_Noreturn static void lead(void)
 {
 	struct place place = {-1, -1, -1, -1, 0};
 	struct failure failure = {0};
@@ -413,8 +417,6 @@ _Noreturn static void be_first(void)
 	uint64_t all = ~0ull, child = 1ull << (SIGCHLD - 1);
 	size_t size = 0;
 
-	/* The outer process may be killed; then nobody would wait for us. */
-	sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	/* Nobody inside may trace pid 1. Only now: a non-dumpable process' maps
 	 * belong to root, and the outer one has just written them. */
 	sys(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -443,6 +445,44 @@ _Noreturn static void be_first(void)
 	serve(&place, (int)children);
 }
 
+_Noreturn static void be_first(void)
+{
+	/* The outer process may be killed; then nobody would wait for us. */
+	sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	lead();
+}
+
+/* ---- a sandbox that somebody else has made ---- */
+
+/* Connects to the node, which sends a socket of its own in answer: this one
+ * belongs to the network inside, and could be seen there. */
+_Noreturn static void join(const char *path)
+{
+	struct {
+		uint16_t family;
+		char path[108];
+	} at = {1 /* AF_UNIX */, {0}};
+	struct parcel p;
+	size_t n = length(path);
+
+	if (n >= sizeof at.path)
+		leave(2);
+	for (size_t i = 0; i < n; i++)
+		at.path[i] = path[i];
+	long fd = sys(__NR_socket, 1, 5 /* SEQPACKET */ | O_CLOEXEC, 0);
+	if (fd < 0 || sys(__NR_connect, fd, &at, sizeof at.family + n + 1) < 0)
+		leave(3);
+	if (fd != CONTROL)
+		sys(__NR_dup3, fd, CONTROL, O_CLOEXEC), sys(__NR_close, fd);
+	if (receive(&p) <= 0 || p.message.type != MSG_ADOPT || p.count != 1)
+		leave(4);
+	sys(__NR_dup3, p.fds[0], CONTROL, O_CLOEXEC);
+	discard(&p);
+	/* What commands leave behind comes to us, not to whoever is first here. */
+	sys(__NR_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	lead();
+}
+
 /* ---- the outer process ---- */
 
 _Noreturn static void watch(long pid)
@@ -453,7 +493,7 @@ _Noreturn static void watch(long pid)
 	leave(status & 0x7f ? 128 + (status & 0x7f) : status >> 8);
 }
 
-_Noreturn static void begin(void)
+_Noreturn static void begin(const char *socket)
 {
 	struct failure failure = {0};
 	struct parcel p;
@@ -472,8 +512,10 @@ _Noreturn static void begin(void)
 		files[0] = files[1];
 		sys(__NR_prlimit64, 0, RLIMIT_NOFILE, files, 0);
 	}
-	sys(__NR_close_range, CONTROL + 1, ~0u, 0);
+	sys(__NR_close_range, CONTROL + (socket ? 0 : 1), ~0u, 0);
 	sys(__NR_umask, 0);
+	if (socket)
+		join(socket);
 	/* Until this message comes the node puts us where our limits are: what is
 	 * forked before would escape them. */
 	long r = receive(&p);
@@ -513,9 +555,10 @@ _Noreturn static void begin(void)
 }
 
 #if defined(__x86_64__)
-__asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tand $-16, %rsp\n\tcall start\n");
+__asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall start\n");
 #else
-__asm__(".globl _start\n_start:\n\tmov x29, xzr\n\tbl start\n");
+__asm__(".globl _start\n_start:\n\tmov x29, xzr\n\tmov x0, sp\n\tbl start\n");
 #endif
 
-_Noreturn void start(void) { begin(); }
+/* The stack begins with the number of arguments, then they. */
+_Noreturn void start(char **stack_) { begin((long)stack_[0] > 2 ? stack_[3] : 0); }

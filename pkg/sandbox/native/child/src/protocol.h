@@ -18,6 +18,7 @@
 #define MSG_SIGNAL     4
 #define MSG_LISTENER   5
 #define MSG_CONNECT    6
+#define MSG_ADOPT      7
 #define MSG_SPAWNED    16
 #define MSG_READY      17
 #define MSG_FAILED     18
@@ -26,6 +27,7 @@
 
 #define EXEC_TERMINAL 1 /* open a terminal instead of taking three streams */
 #define EXEC_PROBES   2 /* carry out system calls instead of a program */
+#define EXEC_BARE     4 /* without the Landlock domain that commands take on */
 
 /* Operations. */
 #define OP_END      0
@@ -53,6 +55,7 @@
 #define OP_SEAL     22
 #define OP_FILTER   23
 #define OP_FILES    24
+#define OP_HERE     25
 
 #define FLAG_OPTIONAL 1 /* what is missing is left out */
 #define FLAG_MAKE     2 /* the mount point may be made */

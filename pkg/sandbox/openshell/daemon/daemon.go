@@ -1,0 +1,242 @@
+// Package daemon promises what the OpenShell engine needs of Docker itself,
+// beside the gateway: which container a sandbox is and where, what an image
+// holds, and the few acts that only whoever may speak to Docker can do.
+//
+// It never looks for a container by name: names of two sandboxes can be alike.
+// What it finds bears the labels that it was asked for, all of them.
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
+)
+
+// ErrNotFound says that there is no such container, image or network.
+var ErrNotFound = errors.New("docker has no such thing")
+
+// A Daemon is one Docker daemon. Its methods may be called concurrently.
+type Daemon struct {
+	c *client.Client
+
+	mu     sync.Mutex // guards images
+	images map[string]Image
+}
+
+// Connect does not connect yet: the first call does. An empty host means the
+// usual socket; the version is negotiated.
+func Connect(host string) (*Daemon, error) {
+	if host == "" {
+		host = client.DefaultDockerHost
+	}
+	c, err := client.NewClientWithOpts(client.WithTLSClientConfigFromEnv(), client.WithHost(host), client.WithAPIVersionNegotiation())
+	if err != nil {
+		return nil, fmt.Errorf("preparing to speak to Docker: %w", err)
+	}
+	return &Daemon{c: c, images: map[string]Image{}}, nil
+}
+
+// Close ends idle connections.
+func (d *Daemon) Close() error { return d.c.Close() }
+
+// within bounds a call that has nothing to wait for.
+const within = 20 * time.Second
+
+func asNotFound(err error) error {
+	if errdefs.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
+// A Container is one that runs, or has run.
+type Container struct {
+	ID        string
+	Labels    map[string]string
+	Running   bool
+	Addresses []netip.Addr // in every network
+	PID       int          // of its first process, as the host counts
+	OOM       bool         // its first process was killed for memory
+}
+
+// Containers finds those that bear all these labels, in whatever state.
+func (d *Daemon) Containers(ctx context.Context, labels map[string]string) ([]Container, error) {
+	if len(labels) == 0 {
+		return nil, errors.New("BUG: every container of Docker was asked for")
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	args := filters.NewArgs()
+	for k, v := range labels {
+		args.Add("label", k+"="+v)
+	}
+	found, err := d.c.ContainerList(ctx, container.ListOptions{All: true, Filters: args})
+	if err != nil {
+		return nil, fmt.Errorf("asking Docker for containers: %w", err)
+	}
+	var out []Container
+	for _, f := range found {
+		one, err := d.inspect(ctx, f.ID)
+		if errors.Is(err, ErrNotFound) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func (d *Daemon) inspect(ctx context.Context, id string) (Container, error) {
+	got, err := d.c.ContainerInspect(ctx, id)
+	if err != nil {
+		return Container{}, fmt.Errorf("looking at a container: %w", asNotFound(err))
+	}
+	c := Container{ID: got.ID, Labels: got.Config.Labels}
+	if s := got.State; s != nil {
+		c.Running, c.PID, c.OOM = s.Running, s.Pid, s.OOMKilled
+	}
+	if got.NetworkSettings != nil {
+		for _, n := range got.NetworkSettings.Networks {
+			for _, text := range []string{n.IPAddress, n.GlobalIPv6Address} {
+				if a, err := netip.ParseAddr(text); err == nil {
+					c.Addresses = append(c.Addresses, a)
+				}
+			}
+		}
+	}
+	return c, nil
+}
+
+// Bridge is the address of this machine on a network of containers.
+func (d *Daemon) Bridge(ctx context.Context, name string) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	n, err := d.c.NetworkInspect(ctx, name, network.InspectOptions{})
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("asking Docker for the network %s: %w", name, asNotFound(err))
+	}
+	for _, part := range n.IPAM.Config {
+		if a, err := netip.ParseAddr(part.Gateway); err == nil && a.Is4() {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("the network %s has no address of this machine", name)
+}
+
+// mostSaid bounds what a program in a container may say when it fails.
+const mostSaid = 4 << 10
+
+// AsRoot runs a program in a container as its user 0, with the capabilities
+// that the container was given, and waits for its end.
+func (d *Daemon) AsRoot(ctx context.Context, id string, argv ...string) error {
+	made, err := d.c.ContainerExecCreate(ctx, id, container.ExecOptions{User: "0:0", Cmd: argv, AttachStdout: true, AttachStderr: true, WorkingDir: "/"})
+	if err != nil {
+		return fmt.Errorf("starting %s in the container: %w", path.Base(argv[0]), asNotFound(err))
+	}
+	to, err := d.c.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
+	if err != nil {
+		return fmt.Errorf("starting %s in the container: %w", path.Base(argv[0]), asNotFound(err))
+	}
+	defer to.Close()
+	stop := context.AfterFunc(ctx, to.Close)
+	defer stop()
+	var said bytes.Buffer
+	_, err = stdcopy.StdCopy(&said, &said, io.LimitReader(to.Reader, mostSaid))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("running %s in the container: %w", path.Base(argv[0]), err)
+	}
+	ended, err := d.c.ContainerExecInspect(ctx, made.ID)
+	if err != nil {
+		return fmt.Errorf("asking how %s ended: %w", path.Base(argv[0]), err)
+	}
+	if ended.Running || ended.ExitCode != 0 {
+		return fmt.Errorf("%s in the container ended with %d: %s", path.Base(argv[0]), ended.ExitCode, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// Log is the end of what a container's first process has said.
+func (d *Daemon) Log(ctx context.Context, id string) string {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	r, err := d.c.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
+	if err != nil {
+		return ""
+	}
+	defer r.Close()
+	var said bytes.Buffer
+	_, _ = stdcopy.StdCopy(&said, &said, io.LimitReader(r, 16<<10))
+	return said.String()
+}
+
+// Running is how many processes and threads a container has now.
+func (d *Daemon) Running(ctx context.Context, id string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	r, err := d.c.ContainerStatsOneShot(ctx, id)
+	if err != nil {
+		return 0, fmt.Errorf("counting the processes of the container: %w", asNotFound(err))
+	}
+	defer r.Body.Close()
+	var stats container.StatsResponse
+	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&stats); err != nil {
+		return 0, fmt.Errorf("counting the processes of the container: %w", err)
+	}
+	if stats.PidsStats.Current == 0 {
+		return 0, errors.New("no count of the processes of containers: Docker does not keep one")
+	}
+	return int(stats.PidsStats.Current), nil
+}
+
+// Processes bounds how many processes and threads a container may have.
+func (d *Daemon) Processes(ctx context.Context, id string, most int64) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, err := d.c.ContainerUpdate(ctx, id, container.UpdateConfig{Resources: container.Resources{PidsLimit: &most}})
+	if err != nil {
+		return fmt.Errorf("limiting the processes of the container: %w", asNotFound(err))
+	}
+	return nil
+}
+
+// Kill ends everything in a container at once. One that has ended is no error.
+func (d *Daemon) Kill(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := d.c.ContainerKill(ctx, id, "KILL")
+	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("ending the container: %w", err)
+}
+
+// Remove takes a container away, whatever runs in it.
+func (d *Daemon) Remove(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := d.c.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	if err == nil || errdefs.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("removing the container: %w", err)
+}

@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+)
+
+// An Image is what is known of one that Docker has.
+type Image struct {
+	ID      string
+	WorkDir string
+	User    string
+	Size    int64
+	holds   map[string]bool
+}
+
+// Holds reports whether a path that was looked for is there.
+func (i Image) Holds(p string) bool { return i.holds[p] }
+
+// HoldsProgram reports whether a program that was looked for is in one of the
+// usual directories.
+func (i Image) HoldsProgram(name string) bool {
+	for _, dir := range programDirs {
+		if i.holds[path.Join(dir, name)] {
+			return true
+		}
+	}
+	return false
+}
+
+var programDirs = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"}
+
+// Programs are the paths at which programs may lie, for [Daemon.Image].
+func Programs(names ...string) (paths []string) {
+	for _, name := range names {
+		for _, dir := range programDirs {
+			paths = append(paths, path.Join(dir, name))
+		}
+	}
+	return paths
+}
+
+// LabelProbe marks containers that are made to look into an image. They never
+// run.
+const LabelProbe = "mojoup.probe"
+
+// Image looks at an image of Docker's, and whether it holds these paths. What
+// was found is kept: an image that has an ID does not change.
+func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	got, err := d.c.ImageInspect(ctx, ref)
+	if err != nil {
+		return Image{}, fmt.Errorf("asking Docker for the image %s: %w", ref, asNotFound(err))
+	}
+	d.mu.Lock()
+	known, ok := d.images[got.ID]
+	d.mu.Unlock()
+	if !ok {
+		known = Image{ID: got.ID, Size: got.Size, holds: map[string]bool{}}
+		if got.Config != nil {
+			known.WorkDir, known.User = got.Config.WorkingDir, got.Config.User
+		}
+	}
+	var missing []string
+	for _, p := range paths {
+		if _, asked := known.holds[p]; !asked {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 && ok {
+		return known, nil
+	}
+	found, err := d.lookInto(ctx, got.ID, missing)
+	if err != nil {
+		return Image{}, err
+	}
+	for p, there := range known.holds {
+		found[p] = there
+	}
+	known.holds = found
+	d.mu.Lock()
+	d.images[got.ID] = known
+	d.mu.Unlock()
+	return known, nil
+}
+
+// lookInto makes a container that never runs, and asks what lies in it.
+func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map[string]bool, err error) {
+	found := map[string]bool{}
+	if len(paths) == 0 {
+		return found, nil
+	}
+	made, err := d.c.ContainerCreate(ctx, &container.Config{Image: id, Cmd: []string{"none"}, Labels: map[string]string{LabelProbe: "true"}}, nil, nil, nil, "")
+	if err != nil {
+		return nil, fmt.Errorf("looking into the image: %w", asNotFound(err))
+	}
+	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made.ID)) }()
+	for _, p := range paths {
+		_, err := d.c.ContainerStatPath(ctx, made.ID, p)
+		if err != nil && !errdefs.IsNotFound(err) {
+			return nil, fmt.Errorf("looking for %s in the image: %w", p, err)
+		}
+		found[p] = err == nil
+	}
+	return found, nil
+}
+
+// Import makes an image of a file system in a tar archive.
+func (d *Daemon) Import(ctx context.Context, ref string, archive io.Reader) error {
+	r, err := d.c.ImageImport(ctx, image.ImportSource{Source: archive, SourceName: "-"}, ref, image.ImportOptions{})
+	if err != nil {
+		return fmt.Errorf("importing the image %s: %w", ref, err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(r, 1<<20)); err != nil {
+		return fmt.Errorf("importing the image %s: %w", ref, err)
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/inlet"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
+)
+
+// box is one sandbox.
+type box struct {
+	e      *Engine
+	log    *slog.Logger
+	client openshell.Client
+	spec   sandbox.Spec
+
+	held     *native.Held
+	listener *inlet.Listener
+	stage    *stage
+	control  *net.UnixListener
+	arrange  *net.UnixListener
+	inside   *native.Inside // nil until the helper has joined
+	asked    bool           // the gateway may know it
+	ref      openshell.Ref
+	docker   string             // the container's id
+	limited  error              // why the number of processes is not bounded
+	lacking  native.Arrangement // what could not be arranged
+
+	removing chan struct{}  // holds one token: Remove is done by one at a time
+	gone     chan struct{}  // closed when the helper has ended
+	over     sync.Once      // closes gone where there never was a helper
+	owned    sync.WaitGroup // goroutines of the node's own programs inside
+	deleted  bool
+}
+
+var (
+	_ sandbox.Sandbox = (*box)(nil)
+	_ sandbox.Dialer  = (*box)(nil)
+)
+
+// Listener accepts what the forwarder brings.
+func (b *box) Listener() net.Listener { return b.listener }
+
+// Done is closed when the sandbox has ended.
+func (b *box) Done() <-chan struct{} { return b.gone }
+
+// Exec starts a command inside.
+func (b *box) Exec(ctx context.Context, c sandbox.Command, s sandbox.Stdio) (sandbox.Process, error) {
+	return b.inside.Exec(ctx, c, s)
+}
+
+// Dial connects to what listens inside.
+func (b *box) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	return b.inside.Dial(ctx, port)
+}
+
+// Check attacks the sandbox from inside.
+func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
+	limits, err := b.inside.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.facts(limits), nil
+}
+
+// Remove deletes the sandbox, waits until it is gone, and undoes what Prepare
+// left on the host.
+func (b *box) Remove(ctx context.Context) error {
+	select {
+	case b.removing <- struct{}{}:
+		defer func() { <-b.removing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if b.listener != nil {
+		_ = b.listener.Close() // its token is worth nothing from here on
+	}
+	for _, ln := range []*net.UnixListener{b.control, b.arrange} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+	if err := b.end(ctx); err != nil {
+		return err
+	}
+	if b.inside != nil {
+		if err := b.inside.Close(ctx); err != nil {
+			return err
+		}
+	} else {
+		b.over.Do(func() { close(b.gone) })
+	}
+	b.owned.Wait()
+	var errs []error
+	if b.stage != nil {
+		errs = append(errs, removeStage(b.stage.dir))
+	}
+	// Only now: taken away under a running sandbox, a placeholder would take
+	// the protection of its path with it.
+	if b.held != nil {
+		errs = append(errs, b.held.Release())
+	}
+	return errors.Join(errs...)
+}
+
+// end deletes the sandbox at the gateway and makes sure that no container of
+// it is left.
+func (b *box) end(ctx context.Context) error {
+	if !b.asked || b.deleted {
+		return nil
+	}
+	// Everything inside ends at once, whatever the gateway takes its time for.
+	if b.docker != "" {
+		if err := b.e.o.Docker.Kill(ctx, b.docker); err != nil {
+			b.log.Warn("ending the container before it is deleted", "error", err)
+		}
+	}
+	if err := b.e.delete(ctx, b.client, b.spec.ID, b.ref); err != nil {
+		b.e.lost(b.client, err)
+		return err
+	}
+	b.deleted = true
+	return nil
+}
+
+// delete deletes a sandbox of this node by its id, or by its name where the id
+// is not known, and waits until it is gone, at the gateway and in Docker.
+func (e *Engine) delete(ctx context.Context, client openshell.Client, id string, ref openshell.Ref) error {
+	if ref.ID == "" {
+		record, err := client.Get(ctx, openshell.Name(e.o.Node, id))
+		if errors.Is(err, openshell.NotFound) {
+			return e.noContainer(ctx, id)
+		}
+		if err != nil {
+			return err
+		}
+		if !e.ours(record.Labels, id) {
+			return nil
+		}
+		ref = record.Ref
+	}
+	if err := client.Delete(ctx, ref); err != nil && !errors.Is(err, openshell.NotFound) {
+		return err
+	}
+	if err := client.Gone(ctx, ref); err != nil {
+		return err
+	}
+	return e.noContainer(ctx, id)
+}
+
+// ours reports whether labels are those of a session of this node.
+func (e *Engine) ours(labels map[string]string, id string) bool {
+	return labels[LabelNode] == e.o.Node && labels[LabelSession] == id
+}
+
+// noContainer wants that Docker has no container of a session any more, and
+// removes one that the gateway has forgotten.
+func (e *Engine) noContainer(ctx context.Context, id string) error {
+	labels := e.labels(id)
+	labels[product.LabelManagedBy] = product.ManagedBy
+	left, err := e.o.Docker.Containers(ctx, labels)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range left {
+		e.log.Warn("the gateway left a container", "sandbox", id, "container", c.ID)
+		errs = append(errs, e.o.Docker.Remove(ctx, c.ID))
+	}
+	return errors.Join(errs...)
+}
+
+// firstLine hands on the first line that is written.
+type firstLine struct {
+	mu   sync.Mutex // guards buf
+	buf  bytes.Buffer
+	once sync.Once
+	got  chan string
+}
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.buf.Len() < 4096 {
+		f.buf.Write(p)
+	}
+	if line, _, ok := strings.Cut(f.buf.String(), "\n"); ok {
+		f.once.Do(func() { f.got <- line })
+	}
+	return len(p), nil
+}
+
+// lastWord is the last line that says something, as a person can read it.
+func lastWord(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	last := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, lines[len(lines)-1])
+	return last[:min(len(last), 300)]
+}
+
+// facts say what a sandbox of this Spec enforces once its check has passed.
+func (b *box) facts(limits []sandbox.Fact) sandbox.Enforced {
+	fact := func(name string, s sandbox.Strength, format string, a ...any) sandbox.Fact {
+		return sandbox.Fact{Name: name, Strength: s, Detail: fmt.Sprintf(format, a...)}
+	}
+	g := b.client.Gateway()
+	out := sandbox.Enforced{
+		fact("filesystem", sandbox.Held, "a container of the image %s with what was mounted; Landlock by OpenShell, and this node's own beneath", b.e.o.Image),
+		fact("network", sandbox.Held, "OpenShell's policy lets one program reach one port of this node, where every connection is decided; the only way out is %s", b.spec.Proxy),
+		fact("system calls", sandbox.Held, "OpenShell's seccomp filter, and this node's own beneath"),
+		fact("privileges", sandbox.Held, "no capabilities, none to be gained, no set-uid programs"),
+		fact("processes", sandbox.Held, "a process namespace of the container; outside ones can be neither seen nor signalled"),
+		fact("identity", sandbox.Weaker, "user %d, group %d, the same inside and outside; the group 0 of the container stays as a supplementary one", b.spec.Identity.UID, b.spec.Identity.GID),
+		fact("host sockets", sandbox.Weaker, "none is mounted; one that a host program makes in a mounted directory could be connected to (OpenShell's Landlock does not know that right)"),
+		fact("gateway", sandbox.Held, "OpenShell %s at %s", g.Version, g.Endpoint),
+	}
+	if len(b.spec.Protect) > 0 {
+		paths := fact(sandbox.FactPaths, sandbox.Held, "%d read-only or pinned by mounts of the container", len(b.spec.Protect))
+		if len(b.lacking.Pinned) > 0 {
+			paths.Strength = sandbox.Weaker
+			paths.Detail += fmt.Sprintf("; but %s can be replaced inside: a gateway of %s has no right to hold links", strings.Join(b.lacking.Pinned, ", "), g.Generation)
+		}
+		out = append(out, paths)
+	}
+	for _, l := range b.lacking.Links {
+		out = append(out, fact("link "+l.Target, sandbox.Absent, "a gateway of %s has no right to make it", g.Generation))
+	}
+	out = append(out, b.limitFacts()...)
+	out = append(out, limits...)
+	return append(out, b.held.Facts()...)
+}
+
+func (b *box) limitFacts() []sandbox.Fact {
+	l := b.spec.Limits
+	none := "none was asked for"
+	memory := sandbox.Fact{Name: "memory limit", Strength: sandbox.Absent, Detail: none}
+	if l.Memory > 0 {
+		memory.Strength, memory.Detail = sandbox.Held, fmt.Sprintf("%d bytes by the container's control group, OpenShell's own programs inside included", l.Memory)
+	}
+	cpu := sandbox.Fact{Name: "processor limit", Strength: sandbox.Absent, Detail: none}
+	if l.CPUs > 0 {
+		cpu.Strength, cpu.Detail = sandbox.Held, fmt.Sprintf("%g processors' time by the container's control group", l.CPUs)
+	}
+	processes := sandbox.Fact{Name: "process limit", Strength: sandbox.Weaker, Detail: "what the gateway gives every container, 2048 unless its configuration says otherwise"}
+	switch {
+	case l.Processes > 0 && b.limited == nil:
+		processes.Strength, processes.Detail = sandbox.Held, fmt.Sprintf("%d processes and threads by the container's control group, beside those that were there before and %d to spare", l.Processes, spareThreads)
+	case l.Processes > 0:
+		processes.Detail += fmt.Sprintf("; %d could not be had: %v", l.Processes, b.limited)
+	}
+	disk := sandbox.Fact{Name: "disk limit", Strength: sandbox.Absent, Detail: "what a container writes is not limited: neither its own files nor scratch directories, which lie on this machine's disk"}
+	return []sandbox.Fact{memory, cpu, processes, disk}
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
+)
+
+// An ImageError says why an image cannot be the root of a sandbox.
+type ImageError struct {
+	Image   string
+	Problem string
+	Advice  string
+}
+
+func (e *ImageError) Error() string { return fmt.Sprintf("the image %q: %s", e.Image, e.Problem) }
+
+// Hint says what to do.
+func (e *ImageError) Hint() string { return e.Advice }
+
+// buildIt is how to get an image that fits.
+const buildIt = "mojoup-node image build makes one that fits"
+
+// Wanted are the programs without which an image is not used, each with what
+// for.
+var Wanted = []struct{ Program, Why string }{
+	{"bash", "OpenShell starts commands with it"},
+	{"sh", "sessions start commands with it"},
+	{"ip", "OpenShell makes the network of a sandbox with it"},
+	{"nft", "without it OpenShell does not notice what bypasses its proxy"},
+}
+
+// image is the engine's, if it fits.
+func (e *Engine) image(ctx context.Context) (daemon.Image, error) {
+	return CheckImage(ctx, e.o.Docker, e.o.Image)
+}
+
+// CheckImage looks into an image and says why it cannot be used, if so.
+func CheckImage(ctx context.Context, d *daemon.Daemon, ref string) (daemon.Image, error) {
+	var programs []string
+	for _, w := range Wanted {
+		programs = append(programs, w.Program)
+	}
+	i, err := d.Image(ctx, ref, slices.Concat(native.Readable, native.Shared, daemon.Programs(programs...))...)
+	switch {
+	case errors.Is(err, daemon.ErrNotFound):
+		return i, &ImageError{ref, "Docker does not have it", "docker pull " + ref + ", or: " + buildIt}
+	case err != nil:
+		return i, err
+	case i.WorkDir != "" && i.WorkDir != "/" && i.WorkDir != product.Home:
+		return i, &ImageError{ref, "it has the working directory " + i.WorkDir + ", which " + product.Name + " wants to be the session user's", buildIt}
+	}
+	for _, w := range Wanted {
+		if !i.HoldsProgram(w.Program) {
+			return i, &ImageError{ref, fmt.Sprintf("it has no program %s: %s", w.Program, w.Why), buildIt}
+		}
+	}
+	return i, nil
+}

@@ -1,0 +1,427 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/inlet"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
+)
+
+// Labels of every sandbox, at the gateway and on its container.
+const (
+	LabelNode    = "mojoup.node"
+	LabelSession = "mojoup.session"
+)
+
+func (e *Engine) labels(id string) map[string]string {
+	return map[string]string{LabelNode: e.o.Node, LabelSession: id}
+}
+
+// joinWithin bounds the wait for the helper once the gateway says that the
+// sandbox is ready.
+const joinWithin = 20 * time.Second
+
+// Prepare makes a sandbox with nothing of the session's running in it.
+func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	b, err := e.prepare(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("preparing sandbox %s: %w", spec.ID, err)
+	}
+	return b, nil
+}
+
+func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := native.Validate(spec); err != nil {
+		return nil, err
+	}
+	if err := identity(spec.Identity); err != nil {
+		return nil, err
+	}
+	client, err := e.gateway(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := &box{e: e, log: e.log.With("sandbox", spec.ID), client: client, spec: spec, removing: make(chan struct{}, 1), gone: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			e.lost(client, err)
+			rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
+			defer cancel()
+			err = errors.Join(err, b.Remove(rctx))
+		}
+	}()
+	if b.spec, b.held, err = native.Hold(spec); err != nil {
+		return nil, err
+	}
+	if err := b.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// undoWithin bounds how long a failed start is tidied up after.
+const undoWithin = time.Minute
+
+// open makes everything of the host's side: the way in for the forwarder, the
+// stage, the sockets for the helpers.
+func (b *box) open(ctx context.Context) (err error) {
+	at, err := b.e.bridge(ctx, b.client.Gateway())
+	if err != nil {
+		return err
+	}
+	b.listener, err = inlet.Listen(inlet.Options{Address: at, Refused: func(r inlet.Refusal) {
+		b.log.Warn("refused on the way in", "peer", r.Peer, "uid", r.UID, "reason", r.Reason, "closed", r.Closed)
+	}})
+	if err != nil {
+		return err
+	}
+	if at.IsLoopback() {
+		b.listener.Admit(at)
+	}
+	if b.stage, err = b.e.newStage(b.spec); err != nil {
+		return err
+	}
+	config := inlet.Config{
+		Proxy: product.InjectedProxy, Target: net.JoinHostPort(product.HostAlias, strconv.Itoa(b.listener.Port())),
+		Token: b.listener.Token(), Listen: b.spec.Proxy,
+	}
+	if err := b.e.programs(b.stage, config); err != nil {
+		return err
+	}
+	if err := b.stage.mount(b.spec); err != nil {
+		return err
+	}
+	b.spec.Checks = slices.Concat(b.stage.same, b.spec.Checks)
+	for _, s := range []struct {
+		name string
+		to   **net.UnixListener
+	}{{controlName, &b.control}, {arrangeName, &b.arrange}} {
+		if *s.to, err = b.stage.socket(s.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// socket listens in the directory that is the engine's own inside. The path on
+// the host may be longer than an address may be, so it goes by a descriptor.
+func (st *stage) socket(name string) (*net.UnixListener, error) {
+	dir := filepath.Join(st.dir, "own")
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("staging a socket: %w", err)
+	}
+	defer unix.Close(fd)
+	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join("/proc/self/fd", strconv.Itoa(fd), name)})
+	if err != nil {
+		return nil, fmt.Errorf("staging a socket: %w", err)
+	}
+	ln.SetUnlinkOnClose(false) // its name is by a descriptor that may mean another by then
+	return ln, st.give(filepath.Join(dir, name), 0o600)
+}
+
+// accept waits for the one who connects, and takes the socket's name away.
+func (b *box) accept(ctx context.Context, ln *net.UnixListener, name string) (*net.UnixConn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = ln.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	conn, err := ln.AcceptUnix()
+	if ctx.Err() != nil {
+		if conn != nil {
+			conn.Close()
+		}
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the helper inside: %w", err)
+	}
+	err = os.Remove(filepath.Join(b.stage.dir, "own", name))
+	return conn, errors.Join(err, ln.Close())
+}
+
+// begin asks for the sandbox and goes along until the forwarder serves.
+func (b *box) begin(ctx context.Context) error {
+	request, err := b.request(ctx)
+	if err != nil {
+		return err
+	}
+	b.asked = true
+	record, err := b.client.Create(ctx, request)
+	if err != nil {
+		if !errors.Is(err, openshell.Uncertain) {
+			b.asked = false
+		}
+		return err
+	}
+	b.ref = record.Ref
+	conn, err := b.meet(ctx)
+	if err != nil {
+		return err
+	}
+	inside, err := b.e.o.Native.Join(ctx, conn, b.spec, own)
+	if err != nil {
+		return err
+	}
+	b.inside = inside
+	go func() {
+		<-inside.Done()
+		close(b.gone)
+	}()
+	if err := b.forward(ctx); err != nil {
+		return err
+	}
+	b.limit(ctx)
+	return nil
+}
+
+// meet waits until the helper has connected and everything that takes root has
+// been arranged, or until the gateway says that neither will be.
+func (b *box) meet(ctx context.Context) (_ *net.UnixConn, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel(nil)
+	var conn *net.UnixConn
+	placed, joined, hopeless := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	all.Go(func() { placed <- b.place(ctx) })
+	all.Go(func() {
+		var err error
+		conn, err = b.accept(ctx, b.control, controlName)
+		joined <- err
+	})
+	all.Go(func() { hopeless <- b.hopeless(ctx) })
+	for placed != nil || joined != nil {
+		select {
+		case err = <-placed:
+			placed = nil
+		case err = <-joined:
+			joined = nil
+		case err = <-hopeless:
+			hopeless = nil
+		}
+		if err != nil {
+			cancel(err)
+			all.Wait()
+			if conn != nil {
+				conn.Close()
+			}
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// hopeless waits until the sandbox cannot become what is waited for any more.
+func (b *box) hopeless(ctx context.Context) error {
+	_, err := b.client.Ready(ctx, b.ref, func(p openshell.Progress) {
+		b.log.Debug("starting", "phase", p.Phase, "reason", p.Reason, "message", p.Message)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return b.explain(ctx, err)
+	}
+	late := time.NewTimer(joinWithin)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		return b.explain(ctx, fmt.Errorf("the sandbox is ready, but its helper did not connect within %s", joinWithin))
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// explain adds the container's last word, which is often the only one that
+// says what is wrong.
+func (b *box) explain(ctx context.Context, err error) error {
+	found, ferr := b.e.o.Docker.Containers(ctx, map[string]string{product.LabelID: b.ref.ID})
+	if ferr != nil || len(found) == 0 {
+		return err
+	}
+	if said := lastWord(b.e.o.Docker.Log(ctx, found[0].ID)); said != "" {
+		return fmt.Errorf("%w; the container says: %s", err, said)
+	}
+	return err
+}
+
+// place finds the container, lets its address in, and has done in it what
+// takes its root.
+func (b *box) place(ctx context.Context) error {
+	c, err := b.container(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Labels[LabelSession] != b.spec.ID || c.Labels[LabelNode] != b.e.o.Node {
+		return fmt.Errorf("the container of sandbox %s bears the labels of another session", b.ref.Name)
+	}
+	b.docker = c.ID
+	if b.client.Gateway().Generation == openshell.V00 {
+		b.listener.Admit(c.Addresses...)
+	}
+	return b.arranged(ctx, c)
+}
+
+// spareThreads is room for what programs inside that are not the session's
+// (OpenShell's supervisor, the helper, the forwarder) may yet start.
+const spareThreads = 16
+
+// limit bounds the session's processes: as many more as there are now.
+func (b *box) limit(ctx context.Context) {
+	n := b.spec.Limits.Processes
+	if n <= 0 {
+		return
+	}
+	now, err := b.e.o.Docker.Running(ctx, b.docker)
+	if err == nil {
+		b.limited = b.e.o.Docker.Processes(ctx, b.docker, int64(now+n+spareThreads))
+	} else {
+		b.limited = err
+	}
+}
+
+// again is how often Docker is asked for a container that is about to be.
+const again = 25 * time.Millisecond
+
+func (b *box) container(ctx context.Context) (daemon.Container, error) {
+	beat := time.NewTicker(again)
+	defer beat.Stop()
+	for {
+		found, err := b.e.o.Docker.Containers(ctx, map[string]string{product.LabelID: b.ref.ID})
+		if err != nil {
+			return daemon.Container{}, err
+		}
+		for _, c := range found {
+			if c.Running && (len(c.Addresses) > 0 || b.client.Gateway().Generation != openshell.V00) {
+				return c, nil
+			}
+		}
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+			return daemon.Container{}, context.Cause(ctx)
+		}
+	}
+}
+
+// arranged has the container's root do what the gateway's mounts cannot say.
+// Only containers of 0.0.x have the right; elsewhere what is missing is said.
+func (b *box) arranged(ctx context.Context, c daemon.Container) error {
+	a := native.Arrangement{Hostname: b.spec.Hostname, Links: b.stage.links}
+	if a.Hostname == "" {
+		a.Hostname = usualName
+	}
+	for _, p := range b.spec.Protect {
+		if p.Guard == sandbox.Shelter {
+			a.Pinned = append(a.Pinned, p.Path)
+		}
+	}
+	if b.client.Gateway().Generation != openshell.V00 {
+		b.lacking = a
+		return b.arrange.Close()
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ran := make(chan error, 1)
+	go func() {
+		err := b.e.o.Docker.AsRoot(ctx, c.ID, own+"/"+helperName, b.spec.ID, own+"/"+arrangeName)
+		if err != nil {
+			cancel(err)
+		}
+		ran <- err
+	}()
+	conn, err := b.accept(ctx, b.arrange, arrangeName)
+	if err == nil {
+		err = native.Arrange(ctx, conn, a)
+	}
+	if rerr := <-ran; err == nil {
+		err = rerr
+	}
+	if err != nil {
+		return fmt.Errorf("arranging the container as its root: %w", err)
+	}
+	return nil
+}
+
+// usualName is the host name inside where nobody asks for another.
+const usualName = "sandbox"
+
+// request is the sandbox in the gateway's words.
+func (b *box) request(ctx context.Context) (openshell.Request, error) {
+	image, err := b.e.image(ctx)
+	if err != nil {
+		return openshell.Request{}, err
+	}
+	r := openshell.Request{
+		Name: openshell.Name(b.e.o.Node, b.spec.ID), Labels: b.e.labels(b.spec.ID), Image: b.e.o.Image,
+		Command: []string{own + "/" + helperName, b.spec.ID, own + "/" + controlName},
+		UID:     b.spec.Identity.UID, GID: b.spec.Identity.GID, Mounts: b.stage.mounts,
+		CPUs: b.spec.Limits.CPUs, Memory: b.spec.Limits.Memory,
+		Ways: []openshell.Way{{Host: product.HostAlias, Port: b.listener.Port(), Program: own + "/" + forwarderName}},
+	}
+	for _, dir := range native.Readable {
+		if image.Holds(dir) && !underAny(dir, b.stage.write) {
+			r.ReadOnly = append(r.ReadOnly, dir)
+		}
+	}
+	r.ReadOnly = append(r.ReadOnly, b.stage.read...)
+	r.ReadWrite = append(r.ReadWrite, "/proc", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/pts", "/dev/shm")
+	for _, dir := range native.Shared {
+		if image.Holds(dir) {
+			r.ReadWrite = append(r.ReadWrite, dir)
+		}
+	}
+	r.ReadWrite = append(r.ReadWrite, b.stage.write...)
+	slices.Sort(r.ReadOnly)
+	slices.Sort(r.ReadWrite)
+	r.ReadOnly, r.ReadWrite = slices.Compact(r.ReadOnly), slices.Compact(r.ReadWrite)
+	return r, nil
+}
+
+// forward starts the forwarder and waits until programs inside can connect.
+func (b *box) forward(ctx context.Context) error {
+	said := &firstLine{got: make(chan string, 1)}
+	proc, err := b.inside.Own(ctx, sandbox.Command{Argv: []string{own + "/" + forwarderName}, Dir: "/"}, sandbox.Stdio{Stdout: said, Stderr: said})
+	if err != nil {
+		return fmt.Errorf("starting the forwarder: %w", err)
+	}
+	ended := make(chan sandbox.Exit, 1)
+	b.owned.Go(func() {
+		exit, err := proc.Wait(context.WithoutCancel(ctx))
+		if err == nil {
+			b.log.Debug("the forwarder ended", "code", exit.Code)
+		}
+		ended <- exit
+	})
+	select {
+	case line := <-said.got:
+		if line != "ready" {
+			return fmt.Errorf("the forwarder does not run: %s", line)
+		}
+		return nil
+	case exit := <-ended:
+		return fmt.Errorf("the forwarder ended with %d", exit.Code)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,359 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/inlet"
+)
+
+// Where the engine's own files lie inside, in one read-only directory.
+const (
+	own           = "/run/mojoup"
+	helperName    = "mojoup-child"
+	forwarderName = "forwarder"
+	controlName   = "control" // socket of the helper
+	arrangeName   = "arrange" // socket of the helper that runs as root
+)
+
+// A stage is the directory of one sandbox on the host.
+type stage struct {
+	dir string
+	id  sandbox.Identity
+	// mounts are what the gateway is asked for, in order.
+	mounts []openshell.Mount
+	// links are what nobody but root can make inside.
+	links []sandbox.Mount
+	// same are what must turn out to be the same inside as it was here: the
+	// gateway and Docker are given names.
+	same []sandbox.Check
+	// read and write are what OpenShell's Landlock must allow.
+	read, write []string
+}
+
+func (e *Engine) stageDir(id string) string { return filepath.Join(e.o.Staging, id) }
+
+// newStage makes the directory, which must not be there yet.
+func (e *Engine) newStage(s sandbox.Spec) (*stage, error) {
+	if err := os.MkdirAll(e.o.Staging, 0o700); err != nil {
+		return nil, fmt.Errorf("making the staging directory: %w", err)
+	}
+	st := &stage{dir: e.stageDir(s.ID), id: s.Identity}
+	if err := os.Mkdir(st.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making a sandbox's directory: %w", err)
+	}
+	return st, nil
+}
+
+// mkdir makes a directory of the stage for the session's user.
+func (st *stage) mkdir(name string, mode os.FileMode) (string, error) {
+	dir := filepath.Join(st.dir, name)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", fmt.Errorf("staging: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("staging: %w", err)
+	}
+	return dir, st.give(dir, mode)
+}
+
+// file makes a file of the stage for the session's user.
+func (st *stage) file(name string, content []byte, mode os.FileMode) (string, error) {
+	file := filepath.Join(st.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return "", fmt.Errorf("staging: %w", err)
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return "", fmt.Errorf("staging: %w", err)
+	}
+	return file, st.give(file, mode)
+}
+
+func (st *stage) give(name string, mode os.FileMode) error {
+	if os.Geteuid() == 0 {
+		if err := os.Lchown(name, st.id.UID, st.id.GID); err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+	}
+	bits := mode.Perm()
+	if mode&0o1000 != 0 {
+		bits |= fs.ModeSticky
+	}
+	if err := os.Chmod(name, bits); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	return nil
+}
+
+// programs stages what the engine itself has inside.
+func (e *Engine) programs(st *stage, c inlet.Config) error {
+	dir, err := st.mkdir("own", 0o500)
+	if err != nil {
+		return err
+	}
+	// A directory that its owner may not write is no hindrance to root, but
+	// to an ordinary user's node.
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	for _, f := range []struct {
+		name    string
+		content []byte
+		mode    os.FileMode
+	}{
+		{helperName, e.helper, 0o500}, {forwarderName, e.forwarder, 0o500}, {inlet.ConfigName, c.Encode(), 0o400},
+	} {
+		if _, err := st.file(filepath.Join("own", f.name), f.content, f.mode); err != nil {
+			return err
+		}
+	}
+	st.mounts = append(st.mounts, openshell.Mount{Source: dir, Target: own, ReadOnly: true})
+	st.read = append(st.read, own)
+	return nil
+}
+
+// A MountError says why something cannot be mounted here.
+type MountError struct {
+	Path    string
+	Problem string
+	Advice  string
+}
+
+func (e *MountError) Error() string { return fmt.Sprintf("mounting %q: %s", e.Path, e.Problem) }
+
+// Hint says what to do.
+func (e *MountError) Hint() string { return e.Advice }
+
+// mount turns the Spec's mounts into the gateway's, staging what is not there.
+func (st *stage) mount(s sandbox.Spec) error {
+	for i, m := range s.Mounts {
+		if err := st.one(strconv.Itoa(i), m); err != nil {
+			return err
+		}
+	}
+	return st.protect(s)
+}
+
+// shared are directories of the image that are a sandbox's own and empty, as
+// every container's are.
+var shared = []string{"/tmp", "/var/tmp"}
+
+func (st *stage) one(name string, m sandbox.Mount) error {
+	switch m.Kind {
+	case sandbox.Link:
+		st.links = append(st.links, m)
+		return nil
+	case sandbox.Scratch:
+		for _, dir := range shared {
+			if m.Target == dir && m.Access == sandbox.ReadWrite && !m.NoExec {
+				return nil
+			}
+		}
+		return st.scratch(name, m)
+	case sandbox.Text:
+		mode := m.Mode
+		if mode == 0 {
+			mode = 0o444
+		}
+		file, err := st.file(filepath.Join("text", name), m.Content, mode&^0o222)
+		if err != nil {
+			return err
+		}
+		st.add(file, m.Target, sandbox.ReadOnly)
+		return nil
+	}
+	if err := st.there(m); err != nil {
+		if m.Optional && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	st.add(m.Source, m.Target, m.Access)
+	return nil
+}
+
+func (st *stage) scratch(name string, m sandbox.Mount) error {
+	mode := m.Mode
+	if mode == 0 {
+		mode = 0o755
+	}
+	if m.NoExec && m.Size > 0 {
+		st.mounts = append(st.mounts, openshell.Mount{Target: m.Target, Memory: m.Size, Mode: uint32(mode)})
+		st.allow(m.Target, m.Access)
+		return nil
+	}
+	dir, err := st.mkdir(filepath.Join("scratch", name), mode)
+	if err != nil {
+		return err
+	}
+	st.add(dir, m.Target, m.Access)
+	return nil
+}
+
+func (st *stage) add(source, target string, a sandbox.Access) {
+	st.cover(openshell.Mount{Source: source, Target: target, ReadOnly: a == sandbox.ReadOnly})
+	st.allow(target, a)
+}
+
+// allow notes what Landlock must let through: the outermost ones do.
+func (st *stage) allow(target string, a sandbox.Access) {
+	if underAny(target, st.write) || a == sandbox.ReadOnly && underAny(target, st.read) {
+		return
+	}
+	if a == sandbox.ReadOnly {
+		st.read = append(st.read, target)
+	} else {
+		st.write = append(st.write, target)
+	}
+}
+
+// there wants a source that is what it is called: the gateway and Docker take
+// a path, and would follow a link that somebody puts in its place.
+func (st *stage) there(m sandbox.Mount) error {
+	if strings.ContainsAny(m.Source, ":") {
+		return &MountError{m.Source, "the gateway takes no path with a colon", "move the repository, or: mojoup-node config set node.sandbox.engine native"}
+	}
+	if !printable(m.Source) {
+		return &MountError{m.Source, "the gateway takes no path with control characters or other bytes than text", "rename it, or: mojoup-node config set node.sandbox.engine native"}
+	}
+	resolve := uint64(unix.RESOLVE_NO_MAGICLINKS)
+	if m.Access == sandbox.ReadWrite {
+		resolve |= unix.RESOLVE_NO_SYMLINKS
+	}
+	stat, err := look(m.Source, resolve)
+	if err != nil {
+		return fmt.Errorf("mounting %q: %w", m.Source, err)
+	}
+	if m.Access == sandbox.ReadWrite {
+		st.remember(m.Target, stat)
+	}
+	return nil
+}
+
+// look is the status of what stands at a path.
+func look(p string, resolve uint64) (stat unix.Stat_t, err error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve})
+	if err != nil {
+		return stat, err
+	}
+	defer unix.Close(fd)
+	return stat, unix.Fstat(fd, &stat)
+}
+
+func (st *stage) remember(target string, stat unix.Stat_t) {
+	st.same = append(st.same, sandbox.Check{Kind: sandbox.MustBeSame, Path: target, Device: stat.Dev, Inode: stat.Ino})
+}
+
+func printable(s string) bool {
+	for _, r := range s {
+		if r < ' ' || r == 0x7f || r == '�' {
+			return false
+		}
+	}
+	return strings.TrimSpace(s) == s
+}
+
+// protect turns guards into mounts of their own: deeper ones cover.
+func (st *stage) protect(s sandbox.Spec) error {
+	for _, p := range s.Protect {
+		on := p.Path
+		access := sandbox.ReadOnly
+		switch p.Guard {
+		case sandbox.Pin, sandbox.Thaw:
+			access = sandbox.ReadWrite
+		case sandbox.Shelter:
+			on = sandbox.ShelterDir(p.Path)
+		}
+		source, err := sourceOf(s, on)
+		if err != nil {
+			return err
+		}
+		stat, err := protectable(source, p.Guard)
+		if err != nil {
+			return err
+		}
+		st.remember(on, stat)
+		st.cover(openshell.Mount{Source: source, Target: on, ReadOnly: access == sandbox.ReadOnly})
+	}
+	return nil
+}
+
+// cover adds a mount, in place of one that has the same target: the gateway
+// takes only one.
+func (st *stage) cover(m openshell.Mount) {
+	for i := range st.mounts {
+		if st.mounts[i].Target == m.Target {
+			st.mounts[i] = m
+			return
+		}
+	}
+	st.mounts = append(st.mounts, m)
+}
+
+// sourceOf is the path of the host behind a protected one.
+func sourceOf(s sandbox.Spec, p string) (string, error) {
+	for i := len(s.Mounts) - 1; i >= 0; i-- {
+		m := s.Mounts[i]
+		if m.Kind == sandbox.Bind && under(p, m.Target) {
+			return path.Join(m.Source, p[len(m.Target):]), nil
+		}
+	}
+	return "", &MountError{p, "it is protected, but not of the host", ""}
+}
+
+// protectable looks at what stands there, through no link.
+func protectable(source string, g sandbox.Guard) (unix.Stat_t, error) {
+	stat, err := look(source, unix.RESOLVE_NO_SYMLINKS)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return stat, &MountError{source, "it is, or passes through, a symbolic link", "name the real path"}
+	case err != nil:
+		return stat, fmt.Errorf("protecting %q: %w", source, err)
+	case g == sandbox.Freeze && stat.Mode&unix.S_IFMT == unix.S_IFREG && stat.Nlink > 1:
+		return stat, &MountError{source, "it has another hard link, through which it could be changed", "copy it, or remove the other name"}
+	}
+	return stat, nil
+}
+
+// removeStage takes the stage away, with rights that a session took from its own
+// directories with chmod given back on the way.
+func removeStage(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing a sandbox's directory: %w", err)
+	}
+	return nil
+}
+
+// under reports whether p is dir or lies below it.
+func under(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+}
+
+func underAny(p string, dirs []string) bool {
+	for _, dir := range dirs {
+		if under(p, dir) {
+			return true
+		}
+	}
+	return false
+}
