@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,9 @@ func newDoctor(p Process) *cobra.Command {
 		Use:   "doctor",
 		Short: "check whether this machine can sandbox agents, and say how to mend it",
 		Long: `Check everything that sandboxes need, each by doing it: what was found, what is
-needed, how to mend it. The last line is the verdict of the configured engine.
+needed, how to mend it. What only another engine than the one in use needs is
+skipped, unless --engine names it. The last line is the verdict of the configured
+engine.
 
 Exit code 0 only where that engine can sandbox agents, 1 where it cannot or is
 switched off, 3 where it could not be found out.`,
@@ -78,9 +81,13 @@ var stateWords = map[capability.State]struct{ word, colour string }{
 
 func printReport(pen pen, r capability.Report) {
 	for _, c := range r.Checks {
-		s := stateWords[r.Shown(c)]
-		pen.printf("%s  %s: %s\n", pen.paint(s.colour, pad(s.word, 7)), c.Title, cell(c.Found))
-		if c.State == capability.OK || c.State == capability.Skipped {
+		state, found := r.Shown(c), c.Found
+		if state == capability.Skipped && state != c.State {
+			found += " (for engine " + strings.Join(c.Engines, ", ") + " only)"
+		}
+		s := stateWords[state]
+		pen.printf("%s  %s: %s\n", pen.paint(s.colour, pad(s.word, 7)), c.Title, cell(found))
+		if state == capability.OK || state == capability.Skipped {
 			continue
 		}
 		if c.Needed != "" {

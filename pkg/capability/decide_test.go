@@ -158,11 +158,14 @@ func TestShown(t *testing.T) {
 		check      string
 		want       State
 	}{
-		{"native runs without Docker", down, Native, NameDocker, Warn},
-		{"auto runs without Docker", down, Auto, NameDocker, Warn},
+		{"native runs without Docker", down, Native, NameDocker, Skipped},
+		{"auto runs without Docker", down, Auto, NameDocker, Skipped},
+		{"an old Docker is nothing to native", with(passing(), NameDocker, Warn, "old"), Native, NameDocker, Skipped},
+		{"but to docker", with(passing(), NameDocker, Warn, "old"), Docker, NameDocker, Warn},
+		{"auto without either asks for both", with(broken, NameDocker, Fail, "Docker is not running"), Auto, NameDocker, Fail},
 		{"docker does not", down, Docker, NameDocker, Fail},
 		{"native does not run without namespaces", broken, Native, NameNamespaces, Fail},
-		{"docker runs without", broken, Docker, NameNamespaces, Warn},
+		{"docker runs without", broken, Docker, NameNamespaces, Skipped},
 		{"what passes is shown so", broken, Native, NameLandlock, OK},
 		{"off asks for nothing", down, Off, NameDocker, Warn},
 	}

@@ -1,6 +1,9 @@
 package capability
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Engine is a value of the setting node.sandbox.engine.
 type Engine string
@@ -117,14 +120,17 @@ type Report struct {
 	Took    time.Duration   `json:"tookNanoseconds"`
 }
 
-// Shown is the state with which a check of r is to be shown. A check that
-// failed, but cannot change the verdict of the configured engine, is a warning:
-// a node that runs the native engine is not broken for want of Docker.
+// Shown is the state with which a check of r is to be shown. One that did not
+// pass and is of other engines than the one in use counts as skipped: nobody
+// needs Docker for the native engine. One that failed, but cannot change the
+// verdict of the configured engine, is a warning.
 func (r Report) Shown(c Check) State {
-	if c.State != Fail && c.State != Unknown {
+	switch {
+	case c.State == OK || c.State == Skipped:
 		return c.State
-	}
-	if r.Verdict.Able {
+	case r.ofOthers(c):
+		return Skipped
+	case c.State == Warn || r.Verdict.Able:
 		return Warn
 	}
 	for _, e := range c.Engines {
@@ -133,6 +139,16 @@ func (r Report) Shown(c Check) State {
 		}
 	}
 	return Warn
+}
+
+// ofOthers reports whether a check decides other engines only than the one that
+// sessions get, or would get.
+func (r Report) ofOthers(c Check) bool {
+	used := Engine(r.Verdict.Engine)
+	if r.Verdict.Able {
+		used = Engine(r.Verdict.Chosen)
+	}
+	return len(c.Engines) > 0 && used != Off && !slices.ContainsFunc(c.Engines, func(e string) bool { return asks(used, Engine(e)) })
 }
 
 // asks reports whether the verdict of configured rests upon engine.
