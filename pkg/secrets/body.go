@@ -1,0 +1,110 @@
+package secrets
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// MaxBody is how large a body may be in which a key is put. Those are requests
+// for tokens, not uploads.
+const MaxBody = 64 << 10
+
+// InBody reports whether the body of a request to that place has to be read:
+// some binding names a field of it.
+func (r *Ring) InBody(host string, port uint16, path string) bool {
+	return len(r.bodies(host, port, path)) > 0
+}
+
+func (r *Ring) bodies(host string, port uint16, path string) (out []*held) {
+	if r == nil {
+		return nil
+	}
+	for _, h := range r.state.Load().held {
+		if len(h.bound.body) > 0 && h.bound.host(host, port) && h.bound.path(path) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// SwapBody returns the body that a request over TLS to that place is sent on
+// with, and the secrets whose keys it takes along. Only the fields that a
+// binding names are looked at: a stand-in anywhere else in a body passes as it
+// is, since a transcript may hold it.
+func (r *Ring) SwapBody(host string, port uint16, path, contentType string, body []byte) (out []byte, names []string) {
+	kind, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return body, nil
+	}
+	out = body
+	for _, h := range r.bodies(host, port, path) {
+		key := string(h.value.RevealForTheWire())
+		swapped, ok := out, false
+		switch {
+		case key == "": // the session has just ended
+		case kind == "application/x-www-form-urlencoded":
+			swapped, ok = swapForm(out, h, key)
+		case kind == "application/json", strings.HasSuffix(kind, "+json"):
+			swapped, ok = swapJSON(out, h, key)
+		}
+		if ok {
+			out, names = swapped, append(names, h.name)
+		}
+	}
+	return out, names
+}
+
+func swapForm(body []byte, h *held, key string) ([]byte, bool) {
+	pairs, found := strings.Split(string(body), "&"), false
+	for i, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		plainName, err := url.QueryUnescape(name)
+		if err != nil || !slices.Contains(h.bound.body, plainName) {
+			continue
+		}
+		if plain, err := url.QueryUnescape(value); err == nil && plain == h.standIn {
+			pairs[i], found = name+"="+url.QueryEscape(key), true
+		}
+	}
+	return []byte(strings.Join(pairs, "&")), found
+}
+
+// swapJSON changes nothing of the text but the strings it is about.
+func swapJSON(body []byte, h *held, key string) ([]byte, bool) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
+		return body, false
+	}
+	var out []byte
+	done := 0 // bytes of body that are in out
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return body, false
+		}
+		var value json.RawMessage
+		if dec.Decode(&value) != nil {
+			return body, false
+		}
+		var text string
+		field, _ := name.(string)
+		if !slices.Contains(h.bound.body, field) || json.Unmarshal(value, &text) != nil || text != h.standIn {
+			continue
+		}
+		fresh, err := json.Marshal(key)
+		if err != nil {
+			return body, false
+		}
+		end := int(dec.InputOffset())
+		out = append(append(out, body[done:end-len(value)]...), fresh...)
+		done = end
+	}
+	if done == 0 {
+		return body, false
+	}
+	return append(out, body[done:]...), true
+}

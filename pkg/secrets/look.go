@@ -1,0 +1,246 @@
+package secrets
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A Request is what of a request may hold a stand-in, before it is sent on.
+type Request struct {
+	Host string // in normal form
+	Port uint16
+	// TLS reports whether the request came, and will go, over TLS.
+	TLS  bool
+	Path string // in normal form
+	// Header and Query are as they were sent. Neither is changed.
+	Header http.Header
+	Query  string
+}
+
+// A Misuse is a stand-in where it does not belong. The request must be
+// refused: whoever sent it has mistaken its recipient, or tries something.
+type Misuse struct {
+	// Secret is the name of the key whose stand-in it was, or of another
+	// session's.
+	Secret string
+	// Reason is one sentence for people, lower case, without a full stop. It
+	// holds neither key nor stand-in.
+	Reason string
+}
+
+// A Swap is what a request is sent on with.
+type Swap struct {
+	names  []string // of the secrets
+	header []headerSwap
+	query  string
+	asked  bool // query holds the new one
+}
+
+type headerSwap struct {
+	name string
+	at   int
+	text string
+}
+
+// Names are the secrets whose keys the request takes along.
+func (s *Swap) Names() []string {
+	if s == nil {
+		return nil
+	}
+	return s.names
+}
+
+// Header puts the keys into the fields of the request that is sent on, a copy
+// of those that were looked at.
+func (s *Swap) Header(h http.Header) {
+	if s == nil {
+		return
+	}
+	for _, c := range s.header {
+		if values := h[c.name]; c.at < len(values) {
+			values = slices.Clone(values) // they may be shared with the request that came
+			values[c.at] = c.text
+			h[c.name] = values
+		}
+	}
+}
+
+// Query returns the query that the request is sent on with.
+func (s *Swap) Query(raw string) string {
+	if s == nil || !s.asked {
+		return raw
+	}
+	return s.query
+}
+
+// Look finds the stand-ins in header and URL of a request: what is to be put
+// in their place, nil where there is none, or a misuse. Nothing is ever added
+// to a request, and nothing replaced but a stand-in.
+func (r *Ring) Look(req Request) (*Swap, *Misuse) {
+	if r == nil {
+		return nil, nil
+	}
+	l := looker{ring: r, state: r.state.Load(), req: &req}
+	for name, values := range req.Header {
+		for at, v := range values {
+			l.header(name, at, v)
+		}
+	}
+	if req.Query != "" {
+		l.lookQuery()
+	}
+	l.anywhere(req.Path, "the path")
+	if strings.Contains(req.Path, "%") {
+		if plain, err := url.PathUnescape(req.Path); err == nil {
+			l.anywhere(plain, "the path")
+		}
+	}
+	if l.misuse != nil {
+		return nil, l.misuse
+	}
+	return l.swap, nil
+}
+
+type looker struct {
+	ring   *Ring
+	state  *ringState
+	req    *Request
+	swap   *Swap
+	misuse *Misuse
+}
+
+func (l *looker) took(name string) *Swap {
+	if l.swap == nil {
+		l.swap = &Swap{}
+	}
+	if !slices.Contains(l.swap.names, name) {
+		l.swap.names = append(l.swap.names, name)
+	}
+	return l.swap
+}
+
+// anywhere is a place that no binding names.
+func (l *looker) anywhere(text, place string) {
+	l.ring.book.find(text, func(i *issued) bool {
+		l.blame(i, place)
+		return l.misuse == nil
+	})
+}
+
+func (l *looker) header(name string, at int, value string) {
+	in := "the header " + name
+	l.ring.book.find(value, func(i *issued) bool {
+		if h := l.mine(i, in); h != nil {
+			if text, ok := swapHeader(h.bound.headers[name], value, h.standIn, string(h.value.RevealForTheWire())); ok {
+				s := l.took(h.name)
+				s.header = append(s.header, headerSwap{name, at, text})
+			} else {
+				l.misplaced(h, in)
+			}
+		}
+		return l.misuse == nil
+	})
+	scheme, rest, ok := strings.Cut(value, " ")
+	if !ok || !strings.EqualFold(scheme, "Basic") {
+		return
+	}
+	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
+	if err != nil {
+		return
+	}
+	l.ring.book.find(string(plain), func(i *issued) bool {
+		if h := l.mine(i, in); h != nil {
+			if text, ok := swapHeader(h.bound.headers[name], value, h.standIn, string(h.value.RevealForTheWire())); ok {
+				s := l.took(h.name)
+				s.header = append(s.header, headerSwap{name, at, text})
+			} else {
+				l.misplaced(h, in)
+			}
+		}
+		return l.misuse == nil
+	})
+}
+
+// lookQuery goes by parameters, as servers do, and changes only their values.
+func (l *looker) lookQuery() {
+	pairs := strings.Split(l.req.Query, "&")
+	changed := false
+	for at, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		plainName, err := url.QueryUnescape(name)
+		if err != nil {
+			plainName = name
+		}
+		plain, err := url.QueryUnescape(value)
+		if err != nil {
+			plain = value
+		}
+		l.anywhere(plainName, "the query")
+		l.ring.book.find(plain, func(i *issued) bool {
+			if h := l.mine(i, "the query"); h != nil {
+				if plain == h.standIn && slices.Contains(h.bound.query, plainName) {
+					pairs[at], changed = name+"="+url.QueryEscape(string(h.value.RevealForTheWire())), true
+					l.took(h.name)
+				} else {
+					l.misplaced(h, "the parameter "+shown(plainName))
+				}
+			}
+			return l.misuse == nil
+		})
+	}
+	if changed && l.swap != nil {
+		l.swap.query, l.swap.asked = strings.Join(pairs, "&"), true
+	}
+}
+
+// mine returns the key of a stand-in of this session that came to a host and
+// path where the key may go, or notes a misuse.
+func (l *looker) mine(i *issued, in string) *held {
+	h := l.state.held1(i.name)
+	if i.ring != l.ring || l.state.closed || h == nil || !l.req.TLS || !h.bound.host(l.req.Host, l.req.Port) || !h.bound.path(l.req.Path) {
+		l.blame(i, in)
+		return nil
+	}
+	return h
+}
+
+// blame says what is wrong about a stand-in that cannot be right where it is.
+func (l *looker) blame(i *issued, in string) {
+	if l.misuse != nil {
+		return
+	}
+	say := func(format string, a ...any) {
+		l.misuse = &Misuse{Secret: i.name, Reason: fmt.Sprintf(format, a...)}
+	}
+	h := l.state.held1(i.name)
+	switch {
+	case i.ring != l.ring && i.ring.closed():
+		say("%s holds the stand-in of %s of a session that has ended", in, i.name)
+	case i.ring != l.ring:
+		say("%s holds the stand-in of %s of another session", in, i.name)
+	case l.state.closed || h == nil:
+		say("%s holds the stand-in of %s, which is void: the session has ended", in, i.name)
+	case !h.bound.host(l.req.Host, l.req.Port):
+		say("%s holds the stand-in of %s, whose key goes to %s only", in, i.name, h.bound.whereHosts())
+	case !l.req.TLS:
+		say("%s holds the stand-in of %s, whose key never goes over plain HTTP", in, i.name)
+	case !h.bound.path(l.req.Path):
+		say("%s holds the stand-in of %s, whose key goes to other paths only: %s", in, i.name, strings.Join(h.bound.text.Paths, ", "))
+	default:
+		l.misplaced(h, in)
+	}
+}
+
+// misplaced is about a stand-in at the right host in the wrong place.
+func (l *looker) misplaced(h *held, in string) {
+	if l.misuse == nil {
+		l.misuse = &Misuse{Secret: h.name, Reason: fmt.Sprintf("%s holds the stand-in of %s, whose key goes elsewhere there: %s", in, h.name, h.bound.wherePlaces())}
+	}
+}
+
+// shown keeps a name that somebody sent short and printable.
+func shown(s string) string { return fmt.Sprintf("%.40q", s) }
