@@ -104,6 +104,7 @@ func Make(in Input) (Plan, error) {
 	b.identity()
 	b.scratch()
 	b.toolchains()
+	shared := len(b.mounts)
 	b.packages = b.clients()
 	b.certificates()
 	b.ignores(protect)
@@ -117,6 +118,7 @@ func Make(in Input) (Plan, error) {
 			Identity: sandbox.Identity{UID: in.User.UID, GID: in.User.GID, Groups: in.User.Groups},
 			Hostname: hostname,
 			Mounts:   b.mounts,
+			Shared:   shared,
 			Protect:  protect,
 			Proxy:    Proxy,
 			Env:      env,

@@ -118,6 +118,10 @@ type Spec struct {
 	// Mounts, in the order in which they are made: a later one covers an
 	// earlier one. What is not named here does not exist inside.
 	Mounts []Mount
+	// Shared says how many of Mounts, from the first, are the same for most
+	// sandboxes of this person: an engine may make them before it knows the
+	// rest, and compares them then. Zero means that none is.
+	Shared int
 	// Protect lists what is read-only in a writable mount, ancestors before
 	// descendants. See [Guards] for the table.
 	Protect []Protection

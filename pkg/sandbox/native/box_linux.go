@@ -15,16 +15,24 @@ import (
 type box struct {
 	log      *slog.Logger
 	spec     sandbox.Spec
-	abi      int
+	machine  machine
 	helper   *child.Helper // nil until it has been started
 	listener net.Listener
 	held     []*hold
 	bare     []string // files that could not be sheltered
 	bounds   *bounds  // nil until its limits are set
+	tries    *attack  // what its check tries
 
 	removing chan struct{}  // holds one token: Remove is done by one at a time
 	gone     chan struct{}  // closed when the helper has ended
 	owned    sync.WaitGroup // goroutines of commands, but for foreign readers
+}
+
+// inner is the Spec with the limits that are left to pid 1.
+func (b *box) inner() sandbox.Spec {
+	s := b.spec
+	s.Limits = b.bounds.inner(b.bounds.limits)
+	return s
 }
 
 // Listener accepts what programs inside send to the proxy's address.

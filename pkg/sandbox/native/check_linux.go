@@ -138,22 +138,18 @@ func (a *attack) pinned(p, name string) {
 	a.rename(p+name, p) // where it went
 }
 
-// writable makes files and moves one to another directory, as every tool
+// writable makes a file and moves it to another directory, as every tool
 // does: Landlock without the right to refer refuses just that.
 func (a *attack) writable(p, name string) {
-	top := path.Join(p, name)
-	one, two := path.Join(top, "1"), path.Join(top, "2")
+	dir := path.Join(p, name)
+	file, moved := dir+"-file", path.Join(dir, "file")
 	what := "making, moving and removing files in " + p
-	a.must(a.mkdir(top), what)
-	a.must(a.mkdir(one), what)
-	a.must(a.mkdir(two), what)
-	a.must(a.open(path.Join(one, "f"), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL), what)
-	a.must(a.rename(path.Join(one, "f"), path.Join(two, "f")), what)
-	a.must(a.unlink(path.Join(two, "f"), 0), what)
-	a.unlink(path.Join(one, "f"), 0)
-	a.must(a.unlink(two, unix.AT_REMOVEDIR), what)
-	a.must(a.unlink(one, unix.AT_REMOVEDIR), what)
-	a.must(a.unlink(top, unix.AT_REMOVEDIR), what)
+	a.must(a.mkdir(dir), what)
+	a.must(a.open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL), what)
+	a.must(a.rename(file, moved), what)
+	a.must(a.unlink(moved, 0), what)
+	a.unlink(file, 0)
+	a.must(a.unlink(dir, unix.AT_REMOVEDIR), what)
 }
 
 // same wants the directory with this device and number: the one that was
@@ -220,25 +216,28 @@ func sealed() map[string]string {
 // request asks the proxy, as the node answers it about itself.
 const request = "GET http://node.mojoup.internal/healthz HTTP/1.1\r\nHost: node.mojoup.internal\r\n\r\n"
 
-// proxy wants that the only way out answers.
-func (a *attack) proxy(at netip.AddrPort) {
+// proxy wants that the only way out answers. It is asked first and listened to
+// last: what takes it time is then not waited for.
+func (a *attack) proxy(at netip.AddrPort) (listen func()) {
 	s := a.call(unix.SYS_SOCKET, num(family(at)), num(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), num(0))
 	address := sockaddr(at)
 	c := a.call(unix.SYS_CONNECT, child.Result(s), child.Data(address), num(len(address)))
 	a.must(c, "connecting to the proxy "+at.String())
 	// Without a connection a plain write would end this process by a signal.
 	a.call(unix.SYS_SENDTO, child.Result(s), child.Data([]byte(request)), num(len(request)), num(unix.MSG_NOSIGNAL), num(0), num(0))
-	r := a.call(unix.SYS_READ, child.Result(s), child.Buffer(1024), num(1024))
-	a.verify = append(a.verify, func(all []child.Finding) string {
-		answer := ""
-		if n := all[r].Result; n > 0 {
-			answer, _, _ = strings.Cut(string(all[r].Data[:n]), "\r\n")
-		}
-		if f := strings.Fields(answer); len(f) < 2 || f[1] != "204" {
-			return fmt.Sprintf("the proxy at %s answered %q", at, answer)
-		}
-		return ""
-	})
+	return func() {
+		r := a.call(unix.SYS_READ, child.Result(s), child.Buffer(1024), num(1024))
+		a.verify = append(a.verify, func(all []child.Finding) string {
+			answer := ""
+			if n := all[r].Result; n > 0 {
+				answer, _, _ = strings.Cut(string(all[r].Data[:n]), "\r\n")
+			}
+			if f := strings.Fields(answer); len(f) < 2 || f[1] != "204" {
+				return fmt.Sprintf("the proxy at %s answered %q", at, answer)
+			}
+			return ""
+		})
+	}
 }
 
 func family(at netip.AddrPort) int {
@@ -289,8 +288,27 @@ func (a *attack) kernel() {
 // checkName is what attempts call what they make.
 func checkName(s sandbox.Spec) string { return ".check-" + s.ID }
 
-// spec tries everything that a Spec protects or asks to be looked at, and the
-// way out.
+// attacks lists everything that is tried in a sandbox of this Spec, with what
+// the engine itself promises by own.
+func attacks(s sandbox.Spec, own func(*attack)) *attack {
+	a := &attack{}
+	at, _ := proxyAddress(s) // validated before
+	listen := a.proxy(at)
+	own(a)
+	a.spec(s)
+	listen()
+	return a
+}
+
+// attacks lists everything that is tried in a sandbox of this engine.
+func (b *box) attacks() *attack {
+	return attacks(b.spec, func(a *attack) {
+		a.kernel()
+		a.writable("/dev/shm", checkName(b.spec))
+	})
+}
+
+// spec tries everything that a Spec protects or asks to be looked at.
 func (a *attack) spec(s sandbox.Spec) {
 	name := checkName(s)
 	for _, p := range s.Protect {
@@ -317,14 +335,11 @@ func (a *attack) spec(s sandbox.Spec) {
 			a.writable(c.Path, name)
 		}
 	}
-	at, _ := proxyAddress(s) // validated before
-	a.proxy(at)
 }
 
 // attack makes the attempts, and those that the Spec asks for, by a process
 // that is sealed as a command is.
 func (b *box) attack(ctx context.Context, a *attack) error {
-	a.spec(b.spec)
 	findings, err := b.helper.Probe(ctx, a.probes)
 	if err != nil {
 		if errors.Is(err, child.ErrGone) {
@@ -350,12 +365,9 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 	if err := b.usable(ctx); err != nil {
 		return nil, err
 	}
-	a := &attack{}
-	a.kernel()
-	a.writable("/dev/shm", checkName(b.spec))
-	if err := b.attack(ctx, a); err != nil {
+	if err := b.attack(ctx, b.tries); err != nil {
 		return nil, err
 	}
-	out := append(facts(b.spec, b.abi), b.bounds.facts()...)
+	out := append(facts(b.spec, b.machine.abi), b.bounds.facts()...)
 	return append(out, unshelteredFacts(b.bare)...), nil
 }

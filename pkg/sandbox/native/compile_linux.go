@@ -3,6 +3,7 @@ package native
 import (
 	"os"
 	"path"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -30,30 +31,37 @@ const (
 	ro   = unix.MOUNT_ATTR_RDONLY
 )
 
-// compile lists everything that pid 1 does before the first command. The
-// order is the argument:
+// Everything that pid 1 does before the first command comes in two parts. The
+// base is what sandboxes of one person have in common: it can be carried out
+// before it is known for which of them. The order is the argument:
 //
 //   - the root of memory first, for every target is below it;
 //   - /proc while the host's is still visible, or the kernel refuses it;
 //   - mounts as the Spec orders them, then protections, ancestors first;
+//   - the network and the switches of /proc need rights that are about to go;
 //   - then the root is changed, and nothing of the host has a name any more;
-//   - the network and limits need rights that are about to go;
 //   - what is only writable during set-up becomes read-only;
-//   - Landlock's rules are opened on the final tree, after the last mount,
-//     since a process under Landlock may not mount;
+//   - Landlock's rules are of what stands at a path in the final tree: a rule
+//     of the base is of what the base has put there, and what covers that
+//     later brings a rule of its own. The process takes them on after the last
+//     mount, since under Landlock it may not mount;
 //   - capabilities go before pid 1's own Landlock domain, the filter is last.
-func compile(s sandbox.Spec, m machine) []child.Op {
-	var ops []child.Op
-	for _, part := range [][]child.Op{
-		rootOps(s), procOps(s), deviceOps(s), mountOps(s, m), protectOps(s),
-		{{Code: child.Pivot}},
-		networkOps(s), limitOps(s, m), settleOps(s), landlockOps(s, m),
-		{{Code: child.Seal}}, firstDomainOps(m),
-		{{Code: child.Filter, Blob: m.filter}},
-	} {
-		ops = append(ops, part...)
-	}
-	return ops
+
+// compileBase lists what is the same for sandboxes whose shared mounts are.
+func compileBase(s sandbox.Spec, m machine) []child.Op {
+	return slices.Concat(
+		rootOps(s), procOps(s), deviceOps(s), mountOps(s, m, 0, s.Shared),
+		networkOps(s), switchOps(m), settleOps(s), rulesetOps(m), ruleOps(s.Mounts[:s.Shared], m),
+	)
+}
+
+// compileRest lists what is this sandbox's own.
+func compileRest(s sandbox.Spec, m machine) []child.Op {
+	return slices.Concat(
+		mountOps(s, m, s.Shared, len(s.Mounts)), unmountOps(s), protectOps(s), []child.Op{{Code: child.Pivot}},
+		limitOps(s, m), closeOps(s), ruleOps(s.Mounts[s.Shared:], m), []child.Op{{Code: child.Keep}},
+		[]child.Op{{Code: child.Seal}}, firstDomainOps(m), []child.Op{{Code: child.Filter, Blob: m.filter}},
+	)
 }
 
 func rootOps(s sandbox.Spec) []child.Op {
@@ -61,6 +69,9 @@ func rootOps(s sandbox.Spec) []child.Op {
 	for _, m := range s.Mounts {
 		size += int64(len(m.Content)) + 8192
 	}
+	// In steps, since a few bytes more of a text would make another base.
+	const step = 1 << 20
+	size = (size + step - 1) / step * step
 	ops := []child.Op{{Code: child.Root, First: s.WorkDir, A: uint64(size), B: 16384, C: 0o755}}
 	if s.Limits.Disk > 0 {
 		ops = append(ops, child.Op{Code: child.Tmpfs, Flags: child.Make, First: pool, A: uint64(s.Limits.Disk), B: files, C: 0o755})
@@ -120,11 +131,12 @@ func deviceOps(s sandbox.Spec) []child.Op {
 	return append(ops, scratchOps(s, shm, "shm", nil)...)
 }
 
-// mountOps makes the Spec's mounts. Where the target lies in a directory of
+// mountOps makes the Spec's mounts of these numbers. Where the target lies in a directory of
 // the host, the mount point must be there: nothing is made on the host.
-func mountOps(s sandbox.Spec, mc machine) []child.Op {
+func mountOps(s sandbox.Spec, mc machine, from, to int) []child.Op {
 	var ops []child.Op
-	for i, m := range s.Mounts {
+	for i := from; i < to; i++ {
+		m := s.Mounts[i]
 		cover := covering(s.Mounts[:i], m.Target)
 		var flags child.Flags
 		if cover == nil || cover.Kind == sandbox.Scratch {
@@ -144,10 +156,16 @@ func mountOps(s sandbox.Spec, mc machine) []child.Op {
 			ops = append(ops, child.Op{Code: child.Link, First: m.Target, Second: m.Source})
 		}
 	}
-	if s.Limits.Disk > 0 {
-		ops = append(ops, child.Op{Code: child.Unmount, First: pool})
-	}
 	return ops
+}
+
+// unmountOps takes the common memory of all scratch directories away once they
+// are made.
+func unmountOps(s sandbox.Spec) []child.Op {
+	if s.Limits.Disk == 0 {
+		return nil
+	}
+	return []child.Op{{Code: child.Unmount, First: pool}}
 }
 
 func bindOp(m sandbox.Mount, flags child.Flags) child.Op {
@@ -292,8 +310,14 @@ func limitOps(s sandbox.Spec, m machine) []child.Op {
 		// a command has as many under way as it may.
 		ops = append(ops, child.Op{Code: child.Files, A: uint64(n)})
 	}
-	// Of this user namespace and those below. The host's own limits are per
-	// user, so a session that took all of them would starve its user.
+	return ops
+}
+
+// switchOps are limits of this user namespace and those below. The host's own
+// limits are per user, so a session that took all of them would starve its
+// user.
+func switchOps(m machine) []child.Op {
+	var ops []child.Op
 	for _, w := range []struct {
 		name string
 		n    uint64
@@ -314,6 +338,7 @@ var rlimitNames = map[int]string{
 // ask for the user and not for a capability.
 var settled = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"}
 
+// settleOps makes parts of /proc read-only, once nothing is written there.
 func settleOps(s sandbox.Spec) []child.Op {
 	var ops []child.Op
 	for _, p := range settled {
@@ -328,6 +353,12 @@ func settleOps(s sandbox.Spec) []child.Op {
 		// costs is that nothing below /proc/self can be written.
 		ops = append(ops, child.Op{Code: child.Attributes, First: "/proc", A: hard | unix.MOUNT_ATTR_NOEXEC | ro})
 	}
+	return ops
+}
+
+// closeOps makes read-only what was writable for what was made in it.
+func closeOps(s sandbox.Spec) []child.Op {
+	var ops []child.Op
 	for _, m := range s.Mounts {
 		if m.Kind == sandbox.Scratch && m.Access == sandbox.ReadOnly {
 			ops = append(ops, child.Op{Code: child.Attributes, First: m.Target, A: ro})

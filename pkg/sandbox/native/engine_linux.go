@@ -89,19 +89,26 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if err := validateIdentity(spec.Identity); err != nil {
 		return nil, err
 	}
-	b := &box{log: e.log.With("sandbox", spec.ID), spec: spec, abi: e.machine.abi, removing: make(chan struct{}, 1), gone: make(chan struct{})}
+	b := &box{log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, removing: make(chan struct{}, 1), gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			_ = b.Remove(context.WithoutCancel(ctx))
 		}
 	}()
+	b.bounds = e.bound(spec)
+	// Whatever is the host's to do is done while the helper is at its own.
+	if err := e.begin(b); err != nil {
+		return nil, b.bounds.tooSmall(err)
+	}
 	if b.held, err = holdAll(spec); err != nil {
 		return nil, err
 	}
-	spec, b.bare = unsheltered(spec, b.held)
-	b.spec = spec
-	b.bounds = e.bound(spec)
-	if err := e.begin(ctx, b); err != nil {
+	b.spec, b.bare = unsheltered(spec, b.held)
+	if err := b.helper.Finish(compileRest(b.inner(), b.machine)); err != nil {
+		return nil, err
+	}
+	b.tries = b.attacks()
+	if b.listener, err = b.helper.Ready(ctx); err != nil {
 		return nil, b.bounds.tooSmall(err)
 	}
 	b.owned.Go(func() {
@@ -111,12 +118,11 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	return b, nil
 }
 
-// begin starts the helper within its bounds and has it set everything up.
-func (e *Engine) begin(ctx context.Context, b *box) (err error) {
-	id, m, inner := b.spec.Identity, e.machine, b.spec
-	inner.Limits = b.bounds.inner(b.bounds.limits)
+// begin starts the helper within its bounds and has it begin.
+func (e *Engine) begin(b *box) (err error) {
+	id := b.spec.Identity
 	if b.bounds.pinned.n > 0 {
-		if m.filter, err = e.pinning(); err != nil {
+		if b.machine.filter, err = e.pinning(); err != nil {
 			return err
 		}
 	}
@@ -135,6 +141,5 @@ func (e *Engine) begin(ctx context.Context, b *box) (err error) {
 	if err := b.helper.MakeNamespaces(id.UID, id.GID); err != nil {
 		return err
 	}
-	b.listener, err = b.helper.SetUp(ctx, compile(inner, m))
-	return err
+	return b.helper.Begin(compileBase(b.inner(), b.machine))
 }

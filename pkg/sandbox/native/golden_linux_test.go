@@ -56,6 +56,7 @@ func example() sandbox.Spec {
 			{Path: "/home/u/repo/.mojoup", Guard: sandbox.HoldDir},
 		},
 		Limits: sandbox.Limits{Processes: 512, Files: 4096},
+		Shared: 10,
 	}
 }
 
@@ -66,10 +67,15 @@ func TestGoldenCompile(t *testing.T) {
 	disk.Proxy = "[::1]:3128"
 	for name, s := range map[string]sandbox.Spec{"compile.txt": example(), "compile-disk.txt": disk} {
 		check(t, validate(s))
-		golden(t, name, describe(compile(s, m)))
+		golden(t, name, describeAll(s, m))
 	}
 	m.abi = 3 // no scopes, no right for device ioctls
-	golden(t, "compile-abi3.txt", describe(compile(example(), m)))
+	golden(t, "compile-abi3.txt", describeAll(example(), m))
+}
+
+// describeAll writes both parts.
+func describeAll(s sandbox.Spec, m machine) string {
+	return "# base\n" + describe(compileBase(s, m)) + "# rest\n" + describe(compileRest(s, m))
 }
 
 // describe writes operations for people: one a line, zero fields left out.

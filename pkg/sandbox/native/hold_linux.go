@@ -212,8 +212,19 @@ func gone(err error) bool {
 
 // release gives the lock back and takes the placeholder away, unless another
 // sandbox uses it or somebody has put something there.
+//
+// To close what has been removed takes the file system longer than everything
+// else here, and nobody needs to wait for it: it has no name any more. A lock
+// on what stays is given back at once, or another one would take us for a user
+// of it.
 func (h *hold) release() (removed bool, err error) {
-	defer h.lock.Close()
+	defer func() {
+		if removed {
+			go h.lock.Close()
+			return
+		}
+		h.lock.Close()
+	}()
 	if !h.file && h.shelter == "" && !h.made && !marked(h.lock) {
 		return false, nil // it was there before anybody held it
 	}

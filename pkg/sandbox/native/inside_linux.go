@@ -49,7 +49,7 @@ func (e *Engine) Join(ctx context.Context, conn *net.UnixConn, spec sandbox.Spec
 		return nil, err
 	}
 	b := &box{
-		log: e.log.With("sandbox", spec.ID), spec: spec, abi: e.machine.abi, helper: helper, removing: make(chan struct{}, 1), gone: make(chan struct{}),
+		log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, helper: helper, removing: make(chan struct{}, 1), gone: make(chan struct{}),
 		bounds: &bounds{asked: spec.Limits, limits: e.machine.shares.limited(spec, e.machine.scratch)},
 	}
 	go b.watch()
@@ -68,6 +68,7 @@ func joined(s sandbox.Spec, m machine, own []string) []child.Op {
 	s.Limits.Processes = 0 // without a user namespace all of the user's would count
 	ops := []child.Op{{Code: child.Here}}
 	ops = append(ops, limitOps(s, m)...)
+	ops = append(ops, switchOps(m)...)
 	ops = append(ops, joinedRules(s, m, own)...)
 	ops = append(ops, child.Op{Code: child.Seal})
 	ops = append(ops, firstDomainOps(m)...)
@@ -142,9 +143,7 @@ func (i *Inside) Check(ctx context.Context) ([]sandbox.Fact, error) {
 	if err := i.box.usable(ctx); err != nil {
 		return nil, err
 	}
-	a := &attack{}
-	a.joined()
-	if err := i.box.attack(ctx, a); err != nil {
+	if err := i.box.attack(ctx, attacks(i.box.spec, (*attack).joined)); err != nil {
 		return nil, err
 	}
 	strength, detail := i.box.bounds.filesFact()

@@ -67,33 +67,44 @@ func scopes(abi int) uint64 {
 	return landlock.ScopeAbstractUnixSocket | landlock.ScopeSignal
 }
 
-// landlockOps lists the rules that every command takes on. There is no rule
-// for "/" with more than the right to list it: what a mount does not grant is
-// refused, whatever is found there later.
-func landlockOps(s sandbox.Spec, m machine) []child.Op {
-	all := handled(m.abi)
-	ops := []child.Op{{Code: child.Ruleset, A: all}}
-	rule := func(p string, rights uint64, flags child.Flags) {
-		ops = append(ops, child.Op{Code: child.Rule, Flags: flags, First: p, A: rights & all, B: onFile & all})
+// rulesetOps begins the rules that every command takes on, with those of what
+// each sandbox has from the engine. There is no rule for "/" with more than
+// the right to list it: what a mount does not grant is refused, whatever is
+// found there later.
+func rulesetOps(m machine) []child.Op {
+	ops := []child.Op{
+		{Code: child.Ruleset, A: handled(m.abi)},
+		ruleOp("/", landlock.AccessFSReadDir, 0, m),
+		// Programs write to files of their own there (oom_score_adj, comm).
+		ruleOp("/proc", look|landlock.AccessFSWriteFile|landlock.AccessFSTruncate, 0, m),
 	}
-	rule("/", landlock.AccessFSReadDir, 0)
-	// Programs write to files of their own there (oom_score_adj, comm).
-	rule("/proc", look|landlock.AccessFSWriteFile|landlock.AccessFSTruncate, 0)
 	for _, d := range devices {
-		rule(d, device, 0)
+		ops = append(ops, ruleOp(d, device, 0, m))
 	}
-	rule("/dev/pts", device|look, 0)
-	rule("/dev/shm", change|run|landlock.AccessFSResolveUnix, 0)
-	for _, mount := range s.Mounts {
+	return append(ops,
+		ruleOp("/dev/pts", device|look, 0, m),
+		ruleOp("/dev/shm", change|run|landlock.AccessFSResolveUnix, 0, m),
+	)
+}
+
+// ruleOps are the rules of mounts.
+func ruleOps(mounts []sandbox.Mount, m machine) []child.Op {
+	var ops []child.Op
+	for _, mount := range mounts {
 		if rights, ok := rightsOf(mount); ok {
 			var flags child.Flags
 			if mount.Optional {
 				flags = child.Optional
 			}
-			rule(mount.Target, rights, flags)
+			ops = append(ops, ruleOp(mount.Target, rights, flags, m))
 		}
 	}
-	return append(ops, child.Op{Code: child.Keep})
+	return ops
+}
+
+func ruleOp(p string, rights uint64, flags child.Flags, m machine) child.Op {
+	all := handled(m.abi)
+	return child.Op{Code: child.Rule, Flags: flags, First: p, A: rights & all, B: onFile & all}
 }
 
 func rightsOf(m sandbox.Mount) (uint64, bool) {

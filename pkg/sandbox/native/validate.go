@@ -100,6 +100,9 @@ const textName = "/.text"
 var own = []string{"/proc", "/dev", pool, textName}
 
 func validateMounts(s sandbox.Spec) error {
+	if s.Shared < 0 || s.Shared > len(s.Mounts) {
+		return wrong("shared mounts", "there are %d mounts, not %d", len(s.Mounts), s.Shared)
+	}
 	for i, m := range s.Mounts {
 		field := "mount " + m.Target
 		if err := clean(field, m.Target); err != nil {

@@ -102,19 +102,35 @@ func (h *Helper) MakeNamespaces(uid, gid int) error {
 	return h.send(message{kind: msgNamespaces, a: int32(uid), b: int32(gid)})
 }
 
-// SetUp has the operations carried out and returns the listener that was made
-// inside, if one was asked for. After an error the helper is of no use.
-func (h *Helper) SetUp(ctx context.Context, ops []Op) (net.Listener, error) {
-	fd, err := memory(Encode(ops))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
+// Begin has the first part of the operations carried out. It does not wait: a
+// refusal comes with Made or SetUp.
+func (h *Helper) Begin(ops []Op) error { return h.sendList(ops, listMore) }
+
+// Make has the first part carried out and waits for it. The helper then waits
+// for as long as it takes until SetUp brings the rest.
+func (h *Helper) Make(ctx context.Context, ops []Op) error {
+	if err := h.sendList(ops, listTell); err != nil {
+		return err
 	}
-	err = h.send(message{kind: msgOperations}, fd)
-	unix.Close(fd)
-	if err != nil && !hasLeft(err) {
+	_, err := h.await(ctx, h.set)
+	return err
+}
+
+// SetUp has the operations, or what is left of them, carried out and returns
+// the listener that was made inside, if one was asked for. After an error the
+// helper is of no use.
+func (h *Helper) SetUp(ctx context.Context, ops []Op) (net.Listener, error) {
+	if err := h.Finish(ops); err != nil {
 		return nil, err
 	}
-	// A helper that has left already has said why.
+	return h.Ready(ctx)
+}
+
+// Finish is SetUp without the waiting, which Ready does.
+func (h *Helper) Finish(ops []Op) error { return h.sendList(ops, listLast) }
+
+// Ready waits until everything has been carried out, as SetUp does.
+func (h *Helper) Ready(ctx context.Context) (net.Listener, error) {
 	r, err := h.await(ctx, h.set)
 	if err != nil || r.fd < 0 {
 		return nil, err
@@ -122,6 +138,19 @@ func (h *Helper) SetUp(ctx context.Context, ops []Op) (net.Listener, error) {
 	file := os.NewFile(uintptr(r.fd), "listener")
 	defer file.Close()
 	return net.FileListener(file)
+}
+
+// sendList does not fail where the helper has left: it has said why.
+func (h *Helper) sendList(ops []Op, follows int32) error {
+	fd, err := memory(Encode(ops))
+	if err != nil {
+		return fmt.Errorf("%s: %w", StageProtocol, err)
+	}
+	defer unix.Close(fd)
+	if err := h.send(message{kind: msgOperations, a: follows}, fd); err != nil && !hasLeft(err) {
+		return err
+	}
+	return nil
 }
 
 // hasLeft reports whether sending failed because nobody is there any more.
@@ -238,6 +267,8 @@ func (h *Helper) handle(m message, fds []int) (kept bool) {
 	switch m.kind {
 	case msgSpawned:
 		return true
+	case msgMade:
+		h.answer(reply{fd: -1})
 	case msgReady:
 		return h.answer(reply{fd: fd}) && fd >= 0
 	case msgFailed:

@@ -2,7 +2,10 @@ package child
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"syscall"
 )
 
@@ -80,8 +83,32 @@ func encodeProbes(probes []Probe) ([]byte, error) {
 	return append(append(out, calls...), data...), nil
 }
 
-func decodeFindings(raw []byte, want int) ([]Finding, error) {
-	var out []Finding
+// readFindings reads until all are there: to wait for the end would be to wait
+// for that of the process.
+func readFindings(r io.Reader, want int) ([]Finding, error) {
+	raw := make([]byte, 0, 16<<10)
+	for {
+		found, whole := decodeFindings(raw)
+		if len(found) == want && whole {
+			return found, nil
+		}
+		if len(raw) == cap(raw) {
+			raw = slices.Grow(raw, len(raw))
+		}
+		n, err := r.Read(raw[len(raw):cap(raw)])
+		raw = raw[:len(raw)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return found, fmt.Errorf("the check ended after %d of %d attempts", len(found), want)
+		case err != nil:
+			return found, fmt.Errorf("%s: %w", StageProtocol, err)
+		}
+	}
+}
+
+// decodeFindings reads what has come so far, and whether nothing of it is left
+// over.
+func decodeFindings(raw []byte) (out []Finding, whole bool) {
 	for len(raw) >= 16 {
 		result := int64(binary.LittleEndian.Uint64(raw))
 		size := binary.LittleEndian.Uint64(raw[8:])
@@ -96,8 +123,5 @@ func decodeFindings(raw []byte, want int) ([]Finding, error) {
 		raw = raw[size:]
 		out = append(out, f)
 	}
-	if len(out) != want {
-		return out, fmt.Errorf("the check ended after %d of %d attempts", len(out), want)
-	}
-	return out, nil
+	return out, len(raw) == 0
 }

@@ -16,8 +16,12 @@ import (
 //	 |                             |-- fork ----------------->|
 //	 |<- spawned pid [pidfd] ------|                          |
 //	 |                             | waits                    |
+//	 |-- operations [list], tell ---------------------------->|
+//	 |                                                        | what all have in common
+//	 |<- made ------------------------------------------------|
+//	 |
 //	 |-- operations [list] ---------------------------------->|
-//	 |                                                        | mounts, limits, seals
+//	 |                                                        | the rest, limits, seals
 //	 |<- ready [listener] ------------------------------------|
 //	 |
 //	 |-- exec tag [program, 0, 1, 2] ------------------------>|
@@ -39,8 +43,9 @@ import (
 //	 |-- operations [list] --------------------------------->| as above
 //
 // Either side's "failed tag stage errno operand" may stand where an answer
-// is awaited; tag 0 is the sandbox itself. Namespaces and operations are two
-// messages so that helpers can be made in advance and claimed later. A node
+// is awaited; tag 0 is the sandbox itself. A helper that is made in advance
+// stops after "made" until somebody wants it; one that is wanted at once gets
+// all three messages one after the other, and is not asked to tell. A node
 // that only wants to know whether a listener can be installed sends
 // "listener" first and is answered by the outer process.
 const protocolVersion = 1
@@ -59,6 +64,14 @@ const (
 	msgFailed     uint32 = 18
 	msgStarted    uint32 = 19
 	msgExited     uint32 = 20
+	msgMade       uint32 = 21
+)
+
+// What follows a list of operations.
+const (
+	listLast int32 = 0
+	listMore int32 = 1
+	listTell int32 = 2
 )
 
 // Kinds of exec.

@@ -43,6 +43,7 @@ func TestProtocolIsTheHelpers(t *testing.T) {
 		"MSG_NAMESPACES":   int(msgNamespaces), "MSG_OPERATIONS": int(msgOperations), "MSG_EXEC": int(msgExec),
 		"MSG_SIGNAL": int(msgSignal), "MSG_LISTENER": int(msgListener), "MSG_CONNECT": int(msgConnect), "MSG_ADOPT": int(msgAdopt), "MSG_SPAWNED": int(msgSpawned),
 		"MSG_READY": int(msgReady), "MSG_FAILED": int(msgFailed), "MSG_STARTED": int(msgStarted), "MSG_EXITED": int(msgExited),
+		"MSG_MADE": int(msgMade), "LIST_LAST": int(listLast), "LIST_MORE": int(listMore), "LIST_TELL": int(listTell),
 		"EXEC_TERMINAL": int(execTerminal), "EXEC_PROBES": int(execProbes), "EXEC_BARE": int(execBare),
 		"OP_END": int(opEnd), "OP_ROOT": int(Root), "OP_DIR": int(Dir), "OP_FILE": int(File), "OP_LINK": int(Link),
 		"OP_BIND": int(Bind), "OP_TMPFS": int(Tmpfs), "OP_PROC": int(Proc), "OP_DEVPTS": int(Devpts), "OP_TEXT": int(Text),
@@ -111,7 +112,7 @@ func FuzzFindings(f *testing.F) {
 		f.Add(seed, 1)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, want int) {
-		found, err := decodeFindings(raw, want)
+		found, err := readFindings(bytes.NewReader(raw), want)
 		if err == nil && len(found) != want {
 			t.Errorf("%d findings accepted for %d", len(found), want)
 		}

@@ -3,7 +3,6 @@ package child
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -132,12 +131,9 @@ func (h *Helper) Probe(ctx context.Context, probes []Probe) ([]Finding, error) {
 		_ = r.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer stop()
-	raw, err := io.ReadAll(r)
+	found, err := readFindings(r, len(probes))
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
-	}
-	return decodeFindings(raw, len(probes))
+	return found, err
 }

@@ -408,14 +408,37 @@ _Noreturn static void serve(const struct place *place, int children)
 	}
 }
 
+/* Receives one list of operations and carries it out. What a list leaves is
+ * there for the next; between two, this process may wait for long. */
+static int carry_out_list(struct place *place, long children)
+{
+	struct failure failure = {0};
+	struct parcel p;
+	size_t size = 0;
+
+	if (receive(&p) <= 0)
+		leave(0);
+	char *list = p.message.type == MSG_OPERATIONS && p.count == 1 ? map(p.fds[0], &size) : 0;
+	if (children < 0 || !list)
+		fail(&failure, STAGE_PROTOCOL, -EBADMSG, "");
+	else
+		set_up(place, list, size, &failure);
+	if (failure.error) {
+		answer_failure(0, &failure);
+		leave(1);
+	}
+	discard(&p);
+	sys(__NR_munmap, list, size);
+	if (p.message.a == LIST_TELL)
+		answer(MSG_MADE, 0, 0, 0, 0, -1);
+	return p.message.a;
+}
+
 /* Sets up what it is told to, and serves. */
 _Noreturn static void lead(void)
 {
-	struct place place = {-1, -1, -1, -1, 0};
-	struct failure failure = {0};
-	struct parcel p;
+	struct place place = {-1, -1, -1, -1, 0, -1, 0, 0};
 	uint64_t all = ~0ull, child = 1ull << (SIGCHLD - 1);
-	size_t size = 0;
 
 	/* Nobody inside may trace pid 1. Only now: a non-dumpable process' maps
 	 * belong to root, and the outer one has just written them. */
@@ -424,19 +447,8 @@ _Noreturn static void lead(void)
 	sys(__NR_rt_sigprocmask, 0, &all, 0, sizeof all);
 	long children = sys(__NR_signalfd4, -1, &child, sizeof child, O_CLOEXEC);
 
-	if (receive(&p) <= 0)
-		leave(0);
-	char *list = p.message.type == MSG_OPERATIONS && p.count == 1 ? map(p.fds[0], &size) : 0;
-	if (children < 0 || !list)
-		fail(&failure, STAGE_PROTOCOL, -EBADMSG, "");
-	else
-		set_up(&place, list, size, &failure);
-	if (failure.error) {
-		answer_failure(0, &failure);
-		leave(1);
-	}
-	discard(&p);
-	sys(__NR_munmap, list, size);
+	while (carry_out_list(&place, children) != LIST_LAST)
+		;
 	sys(__NR_close, place.root);
 	sys(__NR_umask, 022);
 	answer(MSG_READY, 0, 0, 0, 0, place.listener);

@@ -24,6 +24,9 @@ struct place {
 	int ruleset;	/* Landlock rules being collected, or -1 */
 	int domain;	/* Landlock rules that each command takes on, or -1 */
 	uint64_t files; /* how many each command may have open, or 0 */
+	int parent;	/* the directory below root that was last worked in, or -1 */
+	const char *parent_path; /* its path, of parent_size bytes, in the list */
+	size_t parent_size;
 };
 int set_up(struct place *place, const char *list, size_t size, struct failure *failure);
 long drop_capabilities(void);

@@ -24,6 +24,11 @@
 #define MSG_FAILED     18
 #define MSG_STARTED    19
 #define MSG_EXITED     20
+#define MSG_MADE       21
+
+#define LIST_LAST 0 /* of operations: nothing follows */
+#define LIST_MORE 1 /* another list follows */
+#define LIST_TELL 2 /* another one follows when it has been said that this one is done */
 
 #define EXEC_TERMINAL 1 /* open a terminal instead of taking three streams */
 #define EXEC_PROBES   2 /* carry out system calls instead of a program */

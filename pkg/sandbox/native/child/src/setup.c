@@ -63,23 +63,38 @@ static long inside(const struct place *place, const char *path, uint32_t flags)
 		    RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
-/* Opens the directory that holds path's last name, making what is missing,
- * and points *name at that name. */
-static long parent(const struct place *place, const char *path, const char **name)
+/* Whether path is dir or lies below it. */
+static int below(const char *path, const char *dir, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (path[i] != dir[i])
+			return 0;
+	return !path[size] || path[size] == '/';
+}
+
+static void forget_parent(struct place *place)
+{
+	if (place->parent >= 0)
+		sys(__NR_close, place->parent);
+	place->parent = -1;
+}
+
+/* Makes the directories that lead to path's last name, where they are missing,
+ * and opens the one that holds it. */
+static long walk(const struct place *place, const char *path)
 {
 	char part[NAME_MAX_ + 1];
 	long at = look(place->root, ".", O_PATH | O_DIRECTORY, 0);
-	path = relative(path);
 	for (;;) {
 		size_t n = 0;
 		while (path[n] && path[n] != '/')
 			n++;
-		if (!path[n] || at < 0) {
-			*name = path;
+		if (!path[n] || at < 0)
 			return at;
-		}
-		if (n > NAME_MAX_)
+		if (n > NAME_MAX_) {
+			sys(__NR_close, at);
 			return -ENAMETOOLONG;
+		}
 		for (size_t i = 0; i < n; i++)
 			part[i] = path[i];
 		part[n] = 0;
@@ -91,25 +106,54 @@ static long parent(const struct place *place, const char *path, const char **nam
 	}
 }
 
-static long make_dir(const struct place *place, const char *path, uint32_t mode)
+/* The directory that holds path's last name, at which *name then points. It
+ * stays open, for what is next mostly lies beside it. */
+static long parent(struct place *place, const char *path, const char **name)
+{
+	size_t size = 0;
+	path = relative(path);
+	for (size_t i = 0; path[i]; i++)
+		if (path[i] == '/')
+			size = i;
+	*name = path + size + (size > 0);
+	if (place->parent >= 0 && size == place->parent_size && (!size || below(path, place->parent_path, size)))
+		return place->parent;
+	forget_parent(place);
+	long at = walk(place, path);
+	if (at >= 0) {
+		place->parent = (int)at;
+		place->parent_path = path;
+		place->parent_size = size;
+	}
+	return at;
+}
+
+/* A mount covers what was at target: a directory below that was opened before
+ * is not the one of that name any more. */
+static void covered(struct place *place, const char *target)
+{
+	target = relative(target);
+	if (place->parent >= 0 && below(place->parent_path, target, length(target)))
+		forget_parent(place);
+}
+
+static long make_dir(struct place *place, const char *path, uint32_t mode)
 {
 	const char *name;
 	long at = parent(place, path, &name);
 	if (at < 0)
 		return at;
 	long r = sys(__NR_mkdirat, at, name, mode);
-	sys(__NR_close, at);
 	return r == -EEXIST ? 0 : r;
 }
 
-static long make_file(const struct place *place, const char *path, uint32_t mode, const char *text, size_t size)
+static long make_file(struct place *place, const char *path, uint32_t mode, const char *text, size_t size)
 {
 	const char *name;
 	long at = parent(place, path, &name);
 	if (at < 0)
 		return at;
 	long fd = sys(__NR_openat, at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-	sys(__NR_close, at);
 	if (fd < 0)
 		return fd;
 	while (size) {
@@ -125,15 +169,11 @@ static long make_file(const struct place *place, const char *path, uint32_t mode
 	return 0;
 }
 
-static long make_link(const struct place *place, const char *path, const char *to)
+static long make_link(struct place *place, const char *path, const char *to)
 {
 	const char *name;
 	long at = parent(place, path, &name);
-	if (at < 0)
-		return at;
-	long r = sys(__NR_symlinkat, to, at, name);
-	sys(__NR_close, at);
-	return r;
+	return at < 0 ? at : sys(__NR_symlinkat, to, at, name);
 }
 
 static long status(long fd, struct statx *out)
@@ -144,29 +184,47 @@ static long status(long fd, struct statx *out)
 static int is_dir(const struct statx *s) { return (s->stx_mode & S_IFMT) == S_IFDIR; }
 static int is_link(const struct statx *s) { return (s->stx_mode & S_IFMT) == S_IFLNK; }
 
+/* Puts a detached mount on what is open as at, or on the name of it in the
+ * directory at, and closes the mount. */
+static int put(struct place *place, long tree, long at, const char *name, const char *target, struct failure *failure)
+{
+	long r = sys(__NR_move_mount, tree, "", at, name,
+		     MOVE_MOUNT_F_EMPTY_PATH | (*name ? 0 : MOVE_MOUNT_T_EMPTY_PATH));
+	sys(__NR_close, tree);
+	if (r < 0)
+		return fail(failure, STAGE_MOUNT, r, target);
+	covered(place, target);
+	return 0;
+}
+
 /* Puts a detached mount at target and closes it. */
-static int attach(const struct place *place, long tree, const struct operation *op, int dir, const char *target,
+static int attach(struct place *place, long tree, const struct operation *op, int dir, const char *target,
 		  struct failure *failure)
 {
-	long at = inside(place, target, op->flags);
-	if (at == -ENOENT && op->flags & FLAG_MAKE) {
-		long r = dir ? make_dir(place, target, 0755) : make_file(place, target, 0444, "", 0);
-		if (r < 0)
+	if (op->flags & FLAG_MAKE) {
+		/* Made by us, in memory that nobody else has: the name is safe. */
+		const char *name;
+		long made = parent(place, target, &name), r = made;
+		if (made >= 0)
+			r = dir ? sys(__NR_mkdirat, made, name, 0755)
+				: sys(__NR_mknodat, made, name, S_IFREG | 0444, 0);
+		if (r >= 0)
+			return put(place, tree, made, name, target, failure);
+		if (r != -EEXIST)
 			return fail(failure, STAGE_MAKE, r, target);
-		at = inside(place, target, op->flags);
 	}
+	long at = inside(place, target, op->flags);
 	if (at < 0)
 		return fail(failure, STAGE_MOUNT, at, target);
-	long r = sys(__NR_move_mount, tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+	int r = put(place, tree, at, "", target, failure);
 	sys(__NR_close, at);
-	sys(__NR_close, tree);
-	return r < 0 ? fail(failure, STAGE_MOUNT, r, target) : 0;
+	return r;
 }
 
 /* a: attributes to set, b: attributes to clear, on the whole tree. Adding by
  * mount_setattr needs no knowledge of what the source has already, and
  * reaches what is mounted below it; a remount does neither. */
-static int bind_tree(const struct place *place, const struct operation *op, const char *source, const char *target,
+static int bind_tree(struct place *place, const struct operation *op, const char *source, const char *target,
 		struct failure *failure)
 {
 	struct statx stat;
@@ -266,7 +324,7 @@ static int make_root(struct place *place, const struct operation *op, const char
 	return r < 0 ? fail(failure, STAGE_ROOT, r, at) : 0;
 }
 
-static int mount_fresh(const struct place *place, const struct operation *op, uint32_t stage, const char *target,
+static int mount_fresh(struct place *place, const struct operation *op, uint32_t stage, const char *target,
 		       struct failure *failure)
 {
 	static const struct option terminals[] = {
@@ -287,7 +345,7 @@ static int mount_fresh(const struct place *place, const struct operation *op, ui
 /* A read-only file of our own over one that exists already, or in a
  * directory that stays writable. The name it is made under is taken away
  * again; the mount keeps it alive. */
-static int put_text(const struct place *place, const struct operation *op, const char *target, const char *blob,
+static int put_text(struct place *place, const struct operation *op, const char *target, const char *blob,
 		    struct failure *failure)
 {
 	static const char name[] = "/.text";
@@ -381,9 +439,9 @@ static long limit(const struct operation *op)
 	return sys(__NR_prlimit64, 0, op->a, want, 0);
 }
 
-static long write_value(const char *path, const char *value)
+static long write_value(const struct place *place, const char *path, const char *value)
 {
-	long fd = sys(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC);
+	long fd = look(place->root, relative(path), O_WRONLY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 	if (fd < 0)
 		return fd;
 	long r = sys(__NR_write, fd, value, length(value));
@@ -403,7 +461,8 @@ struct __attribute__((packed)) rule {
 static long add_rule(const struct place *place, const struct operation *op, const char *path)
 {
 	struct statx stat;
-	long fd = look(AT_FDCWD, path, O_PATH, RESOLVE_NO_MAGICLINKS);
+	/* What a link leads to below the root is what stands there once that is /. */
+	long fd = look(place->root, path, O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 	if (fd == -ENOENT && op->flags & FLAG_OPTIONAL)
 		return 0;
 	long r = fd < 0 ? fd : status(fd, &stat);
@@ -468,6 +527,7 @@ static int carry_out(struct place *place, const struct operation *op, const char
 		return put_text(place, op, first, blob, failure);
 	case OP_UNMOUNT:
 		stage = STAGE_UNMOUNT;
+		covered(place, first);
 		r = sys(__NR_fchdir, place->root);
 		if (r >= 0)
 			r = sys(__NR_umount2, relative(first), MNT_DETACH_);
@@ -481,7 +541,9 @@ static int carry_out(struct place *place, const struct operation *op, const char
 	case OP_ATTRIBUTES: {
 		struct mount_attr attr = {.attr_set = op->a};
 		stage = STAGE_ATTRIBUTES;
-		r = sys(__NR_mount_setattr, AT_FDCWD, first, 0, &attr, sizeof attr);
+		long at = inside(place, first, 0);
+		r = at < 0 ? at : sys(__NR_mount_setattr, at, "", AT_EMPTY_PATH, &attr, sizeof attr);
+		sys(__NR_close, at);
 		break;
 	}
 	case OP_LOOPBACK:
@@ -497,7 +559,7 @@ static int carry_out(struct place *place, const struct operation *op, const char
 		stage = STAGE_RLIMIT, r = limit(op);
 		break;
 	case OP_WRITE:
-		stage = STAGE_WRITE, r = write_value(first, second);
+		stage = STAGE_WRITE, r = write_value(place, first, second);
 		if (op->flags & FLAG_OPTIONAL)
 			r = 0;
 		break;
@@ -552,8 +614,10 @@ int set_up(struct place *place, const char *list, size_t size, struct failure *f
 	for (size_t at = 0; at + sizeof(struct operation) <= size;) {
 		const struct operation *op = (const void *)(list + at);
 		uint64_t need = sizeof *op + (uint64_t)op->first + op->second + op->blob + 2;
-		if (op->code == OP_END)
+		if (op->code == OP_END) {
+			forget_parent(place); /* its name goes with the list */
 			return 0;
+		}
 		if (op->size > size - at || need > op->size)
 			break;
 		const char *first = (const char *)(op + 1);
