@@ -105,7 +105,11 @@ func (c *client) start(ctx context.Context, ref Ref, cmd Command) (*session, err
 			return nil, err
 		}
 		s := &session{c: c, l: l, ref: ref, talk: talk, sizes: make(chan Size, 1), done: make(chan struct{})}
-		s.ctx, s.cancel = context.WithCancelCause(ctx)
+		// A gateway that knew when time is up would end the stream itself, and
+		// in other words than the caller's.
+		s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+		stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
+		context.AfterFunc(s.ctx, func() { stop() })
 		s.stream, err = l.stream(s.ctx, c.reg, method, &grpc.StreamDesc{ServerStreams: true, ClientStreams: cmd.interactive()})
 		if err == nil {
 			err = s.stream.SendMsg(in)

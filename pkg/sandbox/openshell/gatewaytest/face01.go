@@ -115,7 +115,7 @@ func (f *face01) list(_ context.Context, in *v01.ListSandboxesRequest) (*v01.Lis
 
 func (f *face01) remove(_ context.Context, in *v01.DeleteSandboxRequest) (*v01.DeleteSandboxResponse, error) {
 	b, err := f.g.byName(in.GetWorkspaceScope().GetWorkspace(), in.GetName())
-	if err != nil && in.GetAllowMissing() {
+	if status.Code(err) == codes.NotFound && in.GetAllowMissing() {
 		return &v01.DeleteSandboxResponse{Outcome: v01.DeletionOutcome_DELETION_OUTCOME_ALREADY_ABSENT}, nil
 	}
 	if err != nil {

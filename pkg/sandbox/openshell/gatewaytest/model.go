@@ -120,6 +120,9 @@ func (g *Gateway) view(b *box) box {
 }
 
 func (g *Gateway) byName(workspace, name string) (*box, error) {
+	if workspace == "" && g.o.Generation == V01 {
+		return nil, status.Error(codes.InvalidArgument, "workspace_scope is required")
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, b := range g.boxes {

@@ -40,10 +40,7 @@ func wayOut(t *testing.T, generation string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	for at := dir; at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
-		os.Chmod(at, 0o755)
-	}
+	dir := reachable(t)
 	text, err := os.ReadFile(busybox)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +52,7 @@ func wayOut(t *testing.T, generation string) {
 
 	up := func(ways ...openshell.Way) openshell.Ref {
 		t.Helper()
-		r := openshell.Request{Name: openshell.Name(t.Name(), fmt.Sprint(len(ways))), Image: image, Command: []string{"/bin/sleep", "1000"}, UID: 1000, GID: 1000, Workspace: true,
+		r := openshell.Request{Name: openshell.Name(t.Name(), fmt.Sprint(len(ways))), Image: image, Command: []string{"/bin/sleep", "1000"}, UID: ordinary(), GID: ordinary(), Workspace: true,
 			ReadOnly: []string{"/bin", "/lib", "/etc", "/proc", dir}, Mounts: []openshell.Mount{{Source: dir, Target: dir, ReadOnly: true}}, Ways: ways}
 		made, err := c.Create(t.Context(), r)
 		if err != nil {
@@ -115,6 +112,16 @@ func wayOut(t *testing.T, generation string) {
 	if err != nil || strings.TrimSpace(string(res.Stdout)) != "" {
 		t.Errorf("a way around: %s %v", res.Stdout, err)
 	}
+}
+
+// reachable is a directory that everybody can get to.
+func reachable(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for at := dir; at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
+		os.Chmod(at, 0o755)
+	}
+	return dir
 }
 
 // echo answers each line on an address, and tells who came.
