@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 // An exchange is one request that was allowed, on its way.
@@ -27,6 +28,8 @@ type exchange struct {
 	opened  []netip.Prefix
 	upgrade bool
 	w       http.ResponseWriter
+	swap    *secrets.Swap
+	mask    *secrets.Masker // of what the host says, or nil
 }
 
 type exchangeKey struct{}
@@ -82,9 +85,12 @@ func (s *serving) refuse(w http.ResponseWriter, v *pending, why *refusal) {
 // explain answers on a connection that leads nowhere. The first request
 // completes the verdict of its CONNECT.
 func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
+	path, query, _ := strings.Cut(r.RequestURI, "?")
 	if normal, err := policy.NormalPath(path); err == nil {
 		path = normal
+	}
+	if _, misuse := s.session.Keys.Look(secrets.Request{Host: l.inner.host, Port: l.inner.port, TLS: true, Path: path, Header: r.Header, Query: query}); misuse != nil {
+		l.denied.also(misused(misuse))
 	}
 	verdict := l.denied.asked(r.Method, path)
 	w.Header().Set("Connection", "close")
@@ -110,15 +116,30 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	}
 	d, loaded := s.judge(policy.Request{Host: x.to.host, Port: x.to.port, TLS: l.tls, Method: r.Method, Path: x.path})
 	v.decide(d)
+	x.v, x.w, x.opened = v, w, d.Addresses
 	switch {
 	case !loaded:
 		s.deny(w, r, v.settle(), http.StatusServiceUnavailable)
 		return
 	case !d.Allowed:
+		if _, misuse := s.session.Keys.Look(lookOf(x, r)); misuse != nil {
+			v.also(misused(misuse))
+		}
 		s.deny(w, r, v.settle(), http.StatusForbidden)
 		return
 	}
-	x.v, x.w, x.opened = v, w, d.Addresses
+	refused, ok := s.keys(x, r)
+	if !ok {
+		v.decide(refused)
+		s.deny(w, r, v.settle(), http.StatusForbidden)
+		return
+	}
+	names, err := s.swapBody(x, r)
+	if err != nil {
+		s.failed(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)), err)
+		return
+	}
+	v.decide(withKeys(d, append(names, x.swap.Names()...)))
 	if x.upgrade {
 		// What follows the head is no HTTP. If the host does not switch, the
 		// connection ends, so that it is never read as HTTP either.
@@ -247,7 +268,8 @@ func rewrite(pr *httputil.ProxyRequest) {
 	if x.to.port != plainPort {
 		out.Host = x.to.String()
 	}
-	out.URL = &url.URL{Scheme: scheme, Host: x.to.String(), RawQuery: x.query, ForceQuery: x.asked && x.query == ""}
+	query := x.swap.Query(x.query)
+	out.URL = &url.URL{Scheme: scheme, Host: x.to.String(), RawQuery: query, ForceQuery: x.asked && x.query == ""}
 	if x.path == "*" {
 		out.URL.Opaque = "*"
 	} else {
@@ -274,6 +296,8 @@ func rewrite(pr *httputil.ProxyRequest) {
 	if in.ProtoMajor < 2 {
 		out.Header.Del("Te")
 	}
+	x.swap.Header(out.Header)
+	x.readable(out.Header)
 	out.Trailer = in.Trailer // shared: it is filled when the body has ended
 }
 
@@ -314,7 +338,7 @@ func modifyResponse(res *http.Response) error {
 	if switched {
 		x.w.Header().Del("Connection")
 	}
-	return nil
+	return x.masked(res)
 }
 
 // failed answers what was allowed and could not be done.

@@ -24,6 +24,11 @@
 // minutes. Nothing is resolved or dialled for it. A denied WebSocket upgrade
 // gets the same 403: a client that then asks over plain HTTPS would be denied
 // too, so there is nothing that a 426 could lead it to.
+//
+// TLS is also ended for every host that a key of the session is bound to. A
+// stand-in in header or URL of a request that is read is swapped where its
+// binding says and is a denial anywhere else, on hosts that the policy denies
+// too. Bodies are not searched, but for the fields that a binding names.
 package egress
 
 import (
@@ -39,6 +44,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/egress/dialguard"
 	"github.com/mojoup/mojoup-node/internal/egress/leafcert"
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 // A Judge answers whether a request may pass. *policy.Effective is one. It
@@ -150,6 +156,10 @@ type Session struct {
 	Judge func() Judge
 	// CA signs for the hosts where TLS is ended here. Programs inside trust it.
 	CA *leafcert.Authority
+	// Keys holds the session's keys, or is nil. TLS is ended for the hosts that
+	// they are bound to; their stand-ins are swapped there and refused anywhere
+	// else that requests are read, and what such a host says is masked.
+	Keys *secrets.Ring
 	// Record takes every verdict, from many goroutines and before the request
 	// goes on, so it must be quick and must not block. See [Verdict].
 	Record func(Verdict)

@@ -261,7 +261,7 @@ func (s *serving) judge(r policy.Request) (policy.Decision, bool) {
 	if j == nil {
 		return policy.Decision{Reason: "no policy is loaded for this session"}, false
 	}
-	return j.Decide(r), true
+	return s.bound(r, j.Decide(r)), true
 }
 
 // budget bounds how many new names a session may have resolved in a minute: a

@@ -110,6 +110,16 @@ func (p *pending) blame(reason string) {
 	}
 }
 
+// also adds what is wrong beside what the policy says: it is the more urgent of
+// the two.
+func (p *pending) also(d policy.Decision) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.recorded {
+		p.v.Reason = cut(d.Reason+"; and "+p.v.Reason, maxReason)
+	}
+}
+
 // deny records a denial for a reason of the proxy's own and returns it.
 func (p *pending) deny(reason string) Verdict {
 	p.blame(reason)

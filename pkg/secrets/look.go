@@ -224,10 +224,10 @@ func (l *looker) blame(i *issued, in string) {
 		say("%s holds the stand-in of %s of another session", in, i.name)
 	case l.state.closed || h == nil:
 		say("%s holds the stand-in of %s, which is void: the session has ended", in, i.name)
-	case !h.bound.host(l.req.Host, l.req.Port):
-		say("%s holds the stand-in of %s, whose key goes to %s only", in, i.name, h.bound.whereHosts())
 	case !l.req.TLS:
 		say("%s holds the stand-in of %s, whose key never goes over plain HTTP", in, i.name)
+	case !h.bound.host(l.req.Host, l.req.Port):
+		say("%s holds the stand-in of %s, whose key goes to %s only", in, i.name, h.bound.whereHosts())
 	case !h.bound.path(l.req.Path):
 		say("%s holds the stand-in of %s, whose key goes to other paths only: %s", in, i.name, strings.Join(h.bound.text.Paths, ", "))
 	default:

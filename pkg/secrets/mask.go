@@ -159,11 +159,11 @@ func (m *Masker) mask(b []byte, from, limit int) (end int) {
 	return end
 }
 
-// part masks what of b can be told already, and returns how many bytes at its
+// Part masks what of b can be told already, and returns how many bytes at its
 // end must wait for what follows. A key may begin another, and what is one by
 // itself may turn out to lie in a longer one: the first to begin counts, and of
 // those the longest, however the text is cut.
-func (m *Masker) part(b []byte) (hold int) {
+func (m *Masker) Part(b []byte) (hold int) {
 	for done := 0; ; {
 		hold = m.unfinished(b[done:])
 		end := m.mask(b, done, len(b)-hold)
@@ -272,7 +272,7 @@ func (r *maskReader) fill(p []byte) (int, error) {
 		r.err = err
 		n += m
 		if err == nil {
-			hold := r.m.part(p[:n])
+			hold := r.m.Part(p[:n])
 			r.held = append(r.held, p[n-hold:n]...)
 			n -= hold
 		} else {

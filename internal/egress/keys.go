@@ -1,0 +1,271 @@
+package egress
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+)
+
+// bound makes the proxy read what goes to a host that a key of the session is
+// bound to: its stand-in is swapped in requests, and the key masked in
+// answers. Bytes that nobody reads could hold neither.
+func (s *serving) bound(r policy.Request, d policy.Decision) policy.Decision {
+	if d.Allowed && r.Method == "" && r.TLS && s.session.Keys.Bound(r.Host, r.Port) {
+		d.Inspect, d.Raw = true, false
+	}
+	return d
+}
+
+// keys finds the stand-ins in a request that the policy allows. A misuse is a
+// denial of the node's own.
+func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
+	ring := s.session.Keys
+	if ring == nil {
+		return policy.Decision{}, true
+	}
+	swap, misuse := ring.Look(lookOf(x, r))
+	if misuse != nil {
+		return misused(misuse), false
+	}
+	x.swap = swap
+	if !x.link.tls || !ring.Bound(x.to.host, x.to.port) {
+		return policy.Decision{}, true
+	}
+	x.mask = ring.Masker()
+	if x.upgrade && !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return policy.Decision{Layer: policy.LayerNode, Reason: "a key is bound to this host, and what follows an upgrade to anything but WebSocket cannot be read"}, false
+	}
+	return policy.Decision{}, true
+}
+
+func lookOf(x *exchange, r *http.Request) secrets.Request {
+	return secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path, Header: r.Header, Query: x.query}
+}
+
+func misused(m *secrets.Misuse) policy.Decision {
+	return policy.Decision{Rule: secretRule + m.Secret, Layer: policy.LayerNode, Reason: m.Reason}
+}
+
+// withKeys says in the reason of an allow which keys the request takes along.
+func withKeys(d policy.Decision, names []string) policy.Decision {
+	if len(names) > 0 {
+		d.Reason += "; with the key of " + strings.Join(names, ", ")
+	}
+	return d
+}
+
+// swapBody puts keys into the fields of the body that a binding names. A body
+// that is longer than such a one can be, or compressed, passes as it is.
+func (s *serving) swapBody(x *exchange, r *http.Request) (names []string, err error) {
+	ring := s.session.Keys
+	if !x.link.tls || r.ContentLength == 0 || r.ContentLength > secrets.MaxBody || r.Header.Get("Content-Encoding") != "" || !ring.InBody(x.to.host, x.to.port, x.path) {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, secrets.MaxBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the body that a key is bound to: %w", err)
+	}
+	if len(body) > secrets.MaxBody {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+		return nil, nil
+	}
+	body, names = ring.SwapBody(x.to.host, x.to.port, x.path, r.Header.Get("Content-Type"), body)
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return names, nil
+}
+
+// readable asks the host for an answer in which a key could be found.
+func (x *exchange) readable(h http.Header) {
+	if x.mask == nil {
+		return
+	}
+	h.Set("Accept-Encoding", "identity")
+	if h.Get("Grpc-Accept-Encoding") != "" {
+		h.Set("Grpc-Accept-Encoding", "identity")
+	}
+	h.Del("Sec-Websocket-Extensions") // or messages may be compressed
+}
+
+// An encodingError says that a host answered in a way in which a key could not
+// be found.
+type encodingError struct{ encoding string }
+
+func (e *encodingError) Error() string {
+	return fmt.Sprintf("answered in the encoding %q, in which its key could not be masked, although it was asked for none.", printable(e.encoding, 40))
+}
+
+// masked makes an answer one in which no key stands.
+func (x *exchange) masked(res *http.Response) error {
+	if x.mask == nil {
+		return nil
+	}
+	if err := decode(res); err != nil {
+		return err
+	}
+	x.mask.MaskHeader(res.Header)
+	if rw, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
+		res.Body = &maskedSocket{ReadWriteCloser: rw, frames: frames{mask: x.mask, from: rw}}
+		return nil
+	}
+	if res.Body != nil && res.Body != http.NoBody {
+		res.Body = &maskedBody{Closer: res.Body, from: x.mask.Reader(res.Body), mask: x.mask, res: res}
+	}
+	return nil
+}
+
+// decode undoes the one encoding that servers use unasked.
+func decode(res *http.Response) error {
+	encoding := strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Encoding")))
+	empty := res.Request.Method == http.MethodHead || res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified
+	switch {
+	case encoding == "" || encoding == "identity" || empty:
+		return nil
+	case encoding != "gzip" && encoding != "x-gzip":
+		return &encodingError{encoding}
+	}
+	res.Header.Del("Content-Encoding")
+	res.Header.Del("Content-Length")
+	res.ContentLength = -1
+	res.Body = &unzipped{Closer: res.Body, from: res.Body}
+	return nil
+}
+
+// unzipped begins to read when it is read: an answer's head must not wait for
+// its body.
+type unzipped struct {
+	io.Closer
+	from io.Reader
+	zip  *gzip.Reader
+}
+
+func (u *unzipped) Read(p []byte) (n int, err error) {
+	if u.zip == nil {
+		if u.zip, err = gzip.NewReader(u.from); err != nil {
+			return 0, err
+		}
+	}
+	return u.zip.Read(p)
+}
+
+// maskedBody masks an answer's body, and its trailers when they have come.
+type maskedBody struct {
+	io.Closer
+	from io.Reader
+	mask *secrets.Masker
+	res  *http.Response
+}
+
+func (b *maskedBody) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if err == io.EOF {
+		b.mask.MaskHeader(b.res.Trailer)
+	}
+	return n, err
+}
+
+// maskedSocket is a WebSocket whose incoming messages are masked.
+type maskedSocket struct {
+	io.ReadWriteCloser
+	frames frames
+}
+
+func (s *maskedSocket) Read(p []byte) (int, error) { return s.frames.Read(p) }
+
+// CloseWrite passes the end of one direction on.
+func (s *maskedSocket) CloseWrite() error {
+	if w, ok := s.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return s.Close()
+}
+
+// frames reads a server's side of a WebSocket (RFC 6455, section 5.2) and
+// masks keys in its payloads. A payload's end is given on as soon as it is
+// there; a key that a server cuts in two over the fragments of one message is
+// not found.
+type frames struct {
+	mask  *secrets.Masker
+	from  io.Reader
+	store []byte
+	ready int // store[:ready] may be given on
+	have  int // store[:have] was read
+	left  uint64
+	err   error
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	for f.ready == 0 {
+		if f.err != nil {
+			return 0, f.err
+		}
+		if f.have == len(f.store) {
+			f.store = append(f.store, make([]byte, max(4<<10, len(f.store)))...)
+		}
+		n, err := f.from.Read(f.store[f.have:])
+		f.have += n
+		f.ready = f.advance()
+		if f.err = err; err != nil {
+			f.mask.Mask(f.store[f.ready:f.have])
+			f.ready = f.have // an unfinished frame is its reader's to judge
+		}
+	}
+	n := copy(p, f.store[:f.ready])
+	copy(f.store, f.store[n:f.have])
+	f.ready, f.have = f.ready-n, f.have-n
+	return n, nil
+}
+
+// advance returns how much of what was read may be given on.
+func (f *frames) advance() int {
+	at := f.ready
+	for at < f.have {
+		if f.left == 0 {
+			head, length, ok := frameHead(f.store[at:f.have])
+			if !ok {
+				return at
+			}
+			at, f.left = at+head, length
+			continue
+		}
+		part := f.store[at : at+int(min(f.left, uint64(f.have-at)))]
+		if uint64(len(part)) == f.left {
+			f.mask.Mask(part)
+		} else if hold := f.mask.Part(part); hold > 0 {
+			f.left -= uint64(len(part) - hold)
+			return at + len(part) - hold
+		}
+		at, f.left = at+len(part), f.left-uint64(len(part))
+	}
+	return at
+}
+
+// frameHead reads the head of a frame and how many bytes follow it.
+func frameHead(b []byte) (head int, length uint64, ok bool) {
+	if len(b) < 2 {
+		return 0, 0, false
+	}
+	head, length = 2, uint64(b[1]&0x7f)
+	more := map[uint64]int{126: 2, 127: 8}[length]
+	if b[1]&0x80 != 0 {
+		head += 4 // no server masks its frames; one that does cannot be read
+	}
+	if len(b) < head+more {
+		return 0, 0, false
+	}
+	if more > 0 {
+		length = 0
+		for _, c := range b[2 : 2+more] {
+			length = length<<8 | uint64(c)
+		}
+	}
+	return head + more, length, true
+}

@@ -1,0 +1,431 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+)
+
+const (
+	realKey  = "sk-ant-api03-CANARY0123456789-abcdefghijklmnopqrstuvwxyzAA"
+	laterKey = "sk-ant-api03-LATER_0123456789-abcdefghijklmnopqrstuvwxyzAA"
+)
+
+// keyWorld is a world whose session has a key for api.x.example. It returns
+// the stand-in.
+func keyWorld(t *testing.T, judge Judge, b secrets.Binding) (*world, string) {
+	t.Helper()
+	w := newWorld(t, judge)
+	w.stop()
+	ring := secrets.NewBook().Open("s-1")
+	standIn, err := ring.Add(secrets.Secret{Name: "API_KEY", Value: secrets.NewValue([]byte(realKey)), Binding: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session.Keys = ring
+	w.start()
+	return w, standIn
+}
+
+var bindAPI = secrets.Binding{Hosts: []string{"api.x.example"}}
+
+// all allows every host, tunnelled: it is the keys that make the proxy look.
+var all = judgeFunc(func(policy.Request) policy.Decision {
+	return policy.Decision{Allowed: true, Rule: "rule 1", Layer: "repository", Reason: "rule 1 allows it"}
+})
+
+func basicAuth(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// heard is what a server got.
+type heard struct {
+	mu sync.Mutex
+	r  []*http.Request
+	b  []string
+}
+
+func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.r, h.b = append(h.r, r), append(h.b, string(body))
+}
+
+func (h *heard) last() (*http.Request, string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.r) == 0 {
+		return &http.Request{Header: http.Header{}}, ""
+	}
+	return h.r[len(h.r)-1], h.b[len(h.b)-1]
+}
+
+func (h *heard) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.r)
+}
+
+// TestB38_KeysAreSwappedOnTheWayOut: header, Basic, query and body, over
+// HTTP/1.1 and HTTP/2, each request of a kept connection anew; nothing is added
+// to a request without a stand-in and nothing of the caller's own replaced.
+func TestB38_KeysAreSwappedOnTheWayOut(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("h2=%t", h2), func(t *testing.T) {
+			b := bindAPI
+			b.Headers, b.Query, b.Body, b.Paths = []string{"Authorization", "X-Api-Key"}, []string{"key"}, []string{"client_secret"}, []string{"/**"}
+			w, standIn := keyWorld(t, all, b)
+			var got heard
+			w.serve(443, true, got.ServeHTTP)
+			c := w.client(h2)
+			send := func(h http.Header, query, kind, body string) *http.Request {
+				t.Helper()
+				req, _ := http.NewRequest("POST", "https://api.x.example/v1/x"+query, strings.NewReader(body))
+				req.Header = h
+				if kind != "" {
+					req.Header.Set("Content-Type", kind)
+				}
+				res, err := c.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				r, _ := got.last()
+				return r
+			}
+			for in, want := range map[string]string{
+				"Bearer " + standIn: "Bearer " + realKey, "token " + standIn: "token " + realKey,
+				basicAuth("x-access-token", standIn): basicAuth("x-access-token", realKey),
+				"Bearer mine":                        "Bearer mine",
+			} {
+				if r := send(http.Header{"Authorization": {in}}, "", "", ""); r.Header.Get("Authorization") != want {
+					t.Errorf("%s arrived as %v", in, r.Header)
+				}
+			}
+			if r := send(http.Header{}, "?key="+standIn+"&z", "", ""); r.URL.RawQuery != "key="+realKey+"&z" || r.Header.Get("Authorization") != "" || r.Header.Get("X-Api-Key") != "" {
+				t.Errorf("query arrived as %s with %v", r.URL.RawQuery, r.Header)
+			}
+			send(http.Header{}, "", "application/x-www-form-urlencoded", "a=1&client_secret="+standIn)
+			if r, body := got.last(); body != "a=1&client_secret="+realKey || r.ContentLength != int64(len(body)) {
+				t.Errorf("form arrived as %q, %d", body, r.ContentLength)
+			}
+			transcript := `{"messages":["API_KEY=` + standIn + `"],"client_secret":"no"}`
+			send(http.Header{"X-Api-Key": {standIn}}, "", "application/json", transcript)
+			if r, body := got.last(); body != transcript || r.Header.Get("X-Api-Key") != realKey {
+				t.Errorf("a transcript arrived as %q with %v", body, r.Header)
+			}
+			if err := w.session.Keys.Rotate("API_KEY", secrets.NewValue([]byte(laterKey))); err != nil {
+				t.Fatal(err)
+			}
+			if r := send(http.Header{"X-Api-Key": {standIn}}, "", "", ""); r.Header.Get("X-Api-Key") != laterKey {
+				t.Errorf("after a rotation %v", r.Header)
+			}
+			if n := w.count(false); n != 0 {
+				t.Errorf("%d denials: %+v", n, w.recorded())
+			}
+			w.wait("an allow that names the key", func(v Verdict) bool { return strings.HasSuffix(v.Reason, "with the key of API_KEY") })
+			if all := w.logs.text() + fmt.Sprintf("%+v", w.recorded()); strings.Contains(all, realKey) || strings.Contains(all, laterKey) {
+				t.Error("the key is logged or recorded")
+			}
+		})
+	}
+}
+
+// TestT3_StandInsAreRefusedAndReported wherever the proxy reads the request.
+func TestT3_StandInsAreRefusedAndReported(t *testing.T) {
+	judge := judgeFunc(func(r policy.Request) policy.Decision {
+		if r.Host == "denied.example" {
+			return policy.Decision{Layer: "repository", Reason: "no rule allows it"}
+		}
+		return policy.Decision{Allowed: true, Inspect: r.TLS && r.Method == "" && r.Host == "read.example", Rule: "rule 1", Layer: "repository"}
+	})
+	w, standIn := keyWorld(t, judge, bindAPI)
+	var got heard
+	for _, host := range []string{"read.example", "denied.example", "tunnel.example"} {
+		w.resolver.set(host, publicAddr)
+	}
+	w.serve(443, true, got.ServeHTTP)
+	w.serve(80, false, got.ServeHTTP)
+	for name, tt := range map[string]struct{ target, header, value, want string }{
+		"another host that is read": {"https://read.example/", "Authorization", "Bearer " + standIn, "goes to api.x.example only"},
+		"another host, in base64":   {"https://read.example/", "Authorization", basicAuth("a", standIn), "goes to api.x.example only"},
+		"another host, in its URL":  {"https://read.example/?x=" + standIn, "", "", "goes to api.x.example only"},
+		"a host that is denied":     {"https://denied.example/", "X-Api-Key", standIn, "goes to api.x.example only"},
+		"another header":            {"https://api.x.example/", "Referer", standIn, "elsewhere there"},
+		"plain HTTP":                {"http://api.x.example/", "X-Api-Key", standIn, "never goes over plain HTTP"},
+	} {
+		before := len(w.recorded())
+		req, _ := http.NewRequest("GET", tt.target, nil)
+		if tt.header != "" {
+			req.Header.Set(tt.header, tt.value)
+		}
+		res, err := w.client(false).Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != 403 || !strings.Contains(string(body), tt.want) || strings.Contains(string(body), standIn) {
+			t.Errorf("%s: %d %s", name, res.StatusCode, body)
+		}
+		reported := false
+		for _, v := range w.recorded()[before:] {
+			reported = reported || !v.Allowed && strings.Contains(v.Reason, tt.want) && strings.Contains(v.Reason, "API_KEY")
+		}
+		if !reported {
+			t.Errorf("%s: not reported in %+v", name, w.recorded()[before:])
+		}
+	}
+	if got.count() > 0 {
+		t.Error("something reached a host")
+	}
+	// After a redirect the client takes its header along to the same name only
+	// if it likes; here it does, to another one.
+	w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Host == "api.x.example" {
+			http.Redirect(rw, r, "https://read.example/", http.StatusTemporaryRedirect)
+			return
+		}
+		got.ServeHTTP(rw, r)
+	})
+	c := w.client(false)
+	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		r.Header.Set("X-Api-Key", via[0].Header.Get("X-Api-Key"))
+		return nil
+	}
+	req, _ := http.NewRequest("GET", "https://api.x.example/", nil)
+	req.Header.Set("X-Api-Key", standIn)
+	res, err := c.Do(req)
+	if err != nil || res.StatusCode != 403 || got.count() > 0 {
+		t.Fatalf("after a redirect: %v %v", res, err)
+	}
+	res.Body.Close()
+	// In a tunnel nobody reads, it passes and is worth nothing.
+	req, _ = http.NewRequest("GET", "https://tunnel.example/", nil)
+	req.Header.Set("X-Api-Key", standIn)
+	w.caPool.AppendCertsFromPEM(testAuthority().CertificatePEM())
+	if res, err = w.client(false).Do(req); err != nil || res.StatusCode != 200 {
+		t.Fatalf("in a tunnel: %v %v", res, err)
+	}
+	res.Body.Close()
+	if r, _ := got.last(); r.Header.Get("X-Api-Key") != standIn {
+		t.Errorf("in a tunnel it arrived as %v", r.Header)
+	}
+}
+
+// TestEchoedKeysAreMaskedOnTheWayIn in header, body, stream, trailer, and what
+// a server compresses unasked.
+func TestEchoedKeysAreMaskedOnTheWayIn(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		w, standIn := keyWorld(t, all, bindAPI)
+		asked := make(chan string, 16)
+		w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+			asked <- r.Header.Get("Accept-Encoding")
+			key := r.Header.Get("X-Api-Key")
+			rw.Header().Set("X-Echo", "key "+key)
+			rw.Header().Set("Trailer", "X-Sum")
+			text := "plain " + key + " basic " + basicAuth("user", key) + " url " + url.QueryEscape(key) + " end"
+			switch r.URL.Path {
+			case "/gzip":
+				rw.Header().Set("Content-Encoding", "gzip")
+				z := gzip.NewWriter(rw)
+				io.WriteString(z, text)
+				z.Close()
+			case "/br":
+				rw.Header().Set("Content-Encoding", "br")
+				io.WriteString(rw, "no matter")
+			case "/pieces":
+				for _, c := range []byte(text) {
+					rw.Write([]byte{c})
+					rw.(http.Flusher).Flush()
+				}
+			default:
+				io.WriteString(rw, text)
+			}
+			rw.Header().Set("X-Sum", key)
+		})
+		for _, path := range []string{"/", "/gzip", "/pieces", "/br"} {
+			req, _ := http.NewRequest("GET", "https://api.x.example"+path, nil)
+			req.Header.Set("X-Api-Key", standIn)
+			req.Header.Set("Accept-Encoding", "br, gzip")
+			res, err := w.client(h2).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if got := <-asked; got != "identity" {
+				t.Errorf("%s: the host was asked for %q", path, got)
+			}
+			if path == "/br" {
+				if res.StatusCode != 502 || !strings.Contains(string(body), "could not be masked") {
+					t.Errorf("%s: %d %s", path, res.StatusCode, body)
+				}
+				continue
+			}
+			want := "plain " + standIn + " basic " + basicAuth("user", standIn)[:12]
+			if err != nil || !strings.HasPrefix(string(body), want) || !strings.HasSuffix(string(body), " end") || saysKey(body) || res.Header.Get("Content-Encoding") != "" {
+				t.Errorf("h2 %t %s: %v %q", h2, path, err, body)
+			}
+			if res.Header.Get("X-Echo") != "key "+standIn || res.Trailer.Get("X-Sum") != standIn {
+				t.Errorf("%s: header %v, trailer %v", path, res.Header, res.Trailer)
+			}
+		}
+	}
+}
+
+// saysKey reports whether the real key stands in text or in a base64 word of it.
+func saysKey(text []byte) bool {
+	if bytes.Contains(text, []byte(realKey)) {
+		return true
+	}
+	for _, word := range bytes.Fields(text) {
+		if plain, err := base64.StdEncoding.DecodeString(string(word)); err == nil && bytes.Contains(plain, []byte(realKey)) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestEventsAreNotHeldBackByMasking: an event comes when it was sent, while
+// the next one is not there yet.
+func TestEventsAreNotHeldBackByMasking(t *testing.T) {
+	w, standIn := keyWorld(t, all, bindAPI)
+	next := make(chan struct{})
+	w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		for range 3 {
+			fmt.Fprintf(rw, "data: %s\n\n", r.Header.Get("X-Api-Key"))
+			rw.(http.Flusher).Flush()
+			<-next
+		}
+	})
+	req, _ := http.NewRequest("GET", "https://api.x.example/", nil)
+	req.Header.Set("X-Api-Key", standIn)
+	res, err := w.client(true).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	in := bufio.NewReader(res.Body)
+	for range 3 {
+		line, err := in.ReadString('\n')
+		if err != nil || line != "data: "+standIn+"\n" {
+			t.Fatalf("%q %v", line, err)
+		}
+		in.ReadString('\n')
+		next <- struct{}{}
+	}
+}
+
+// TestB42_WebSocketCarriesAKey in its upgrade, and what it says is masked.
+func TestB42_WebSocketCarriesAKey(t *testing.T) {
+	w, standIn := keyWorld(t, all, bindAPI)
+	w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if r.Header.Get("Sec-Websocket-Extensions") != "" {
+			t.Error("compression is offered to the host")
+		}
+		rw.Header().Set("Connection", "Upgrade")
+		rw.Header().Set("Upgrade", "websocket")
+		rw.WriteHeader(http.StatusSwitchingProtocols)
+		conn, brw, err := rw.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		brw.Write(textFrame("your key is " + key))
+		brw.Write(textFrame(strings.Repeat("x", 70000) + key))
+		brw.Write(textFrame("s")) // ends like the beginning of a key
+		brw.Flush()
+		io.Copy(conn, brw)
+	})
+	open := func(protocol string) (net *bufio.Reader, res *http.Response, write io.Writer) {
+		c := w.inside("api.x.example:443", "http/1.1")
+		t.Cleanup(func() { c.Close() })
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: api.x.example\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Extensions: permessage-deflate\r\nAuthorization: Bearer %s\r\n\r\n", protocol, standIn)
+		in := bufio.NewReader(c)
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in, res, c
+	}
+	in, res, out := open("websocket")
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(res.Status)
+	}
+	for _, want := range []string{"your key is " + standIn, strings.Repeat("x", 70000) + standIn, "s"} {
+		if got, err := readFrame(in); err != nil || got != want {
+			t.Errorf("got %.40q…, %d bytes %v", got, len(got), err)
+		}
+	}
+	out.Write(textFrame("back"))
+	if got, err := readFrame(in); err != nil || got != "back" {
+		t.Errorf("back comes %q %v", got, err)
+	}
+	if _, res, _ = open("something"); res.StatusCode != 403 {
+		t.Errorf("another protocol: %s", res.Status)
+	}
+}
+
+func textFrame(s string) []byte {
+	head := []byte{0x81, 127}
+	switch {
+	case len(s) < 126:
+		head[1] = byte(len(s))
+	case len(s) < 1<<16:
+		head[1] = 126
+		head = binary.BigEndian.AppendUint16(head, uint16(len(s)))
+	default:
+		head = binary.BigEndian.AppendUint64(head, uint64(len(s)))
+	}
+	return append(head, s...)
+}
+
+func readFrame(in *bufio.Reader) (string, error) {
+	var head [14]byte
+	if _, err := io.ReadFull(in, head[:2]); err != nil {
+		return "", err
+	}
+	n := map[byte]int{126: 2, 127: 8}[head[1]&0x7f]
+	if _, err := io.ReadFull(in, head[2:2+n]); err != nil {
+		return "", err
+	}
+	_, length, _ := frameHead(head[:2+n])
+	b := make([]byte, min(length, 1<<20))
+	_, err := io.ReadFull(in, b)
+	return string(b), err
+}
+
+// FuzzFrames: whatever a server sends, everything comes out, as long as it was.
+func FuzzFrames(f *testing.F) {
+	f.Add(append(textFrame("a "+realKey), textFrame("s")...))
+	f.Add([]byte{0x81, 127, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	ring := secrets.NewBook().Open("s")
+	if _, err := ring.Add(secrets.Secret{Name: "K", Value: secrets.NewValue([]byte(realKey)), Binding: bindAPI}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, from := range []io.Reader{bytes.NewReader(data), iotest.OneByteReader(bytes.NewReader(data))} {
+			got, err := io.ReadAll(&frames{mask: ring.Masker(), from: from})
+			if err != nil || len(got) != len(data) {
+				t.Fatalf("%d bytes became %d: %v", len(data), len(got), err)
+			}
+		}
+	})
+}
