@@ -18,8 +18,9 @@ func newDoctor(p Process) *cobra.Command {
 		Short: "check whether this machine can sandbox agents, and say how to mend it",
 		Long: `Check everything that sandboxes need, each by doing it: what was found, what is
 needed, how to mend it. What only another engine than the one in use needs is
-skipped, unless --engine names it. The last line is the verdict of the configured
-engine.
+skipped, unless --engine names it. For engine docker a sandbox with a mount is asked
+for and deleted again, and a container looks at a file of this node and connects to
+it. The last line is the verdict of the configured engine.
 
 Exit code 0 only where that engine can sandbox agents, 1 where it cannot or is
 switched off, 3 where it could not be found out.`,
@@ -29,7 +30,11 @@ switched off, 3 where it could not be found out.`,
 			if err != nil {
 				return err
 			}
-			report := capability.Examine(cmd.Context(), capability.ThisHost(capability.Options{}), configured)
+			h, err := look(p)
+			if err != nil {
+				return err
+			}
+			report := h.examine(cmd.Context(), configured, true)
 			if wantsJSON(cmd) {
 				if err := printJSON(p.Stdout, report); err != nil {
 					return err

@@ -1,20 +1,84 @@
 package cli
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/engine"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/process"
 )
 
 // engines are those of this build, by the names that plans and journals use.
-func engines(_ here, log *slog.Logger) (map[string]sandbox.Engine, error) {
+func engines(h here, log *slog.Logger) (map[string]sandbox.Engine, error) {
 	n, err := native.New(native.Options{Log: log})
 	if err != nil {
 		return nil, fault.Unknown("preparing the native engine: %w", err)
 	}
 	o := process.New(process.Options{Log: log})
-	return map[string]sandbox.Engine{n.Name(): n, o.Name(): o}, nil
+	all := map[string]sandbox.Engine{n.Name(): n, o.Name(): o}
+	d, err := dockerEngine(h, log, n)
+	if err != nil {
+		log.Warn("the docker engine is left out", "error", err)
+		return all, nil
+	}
+	all[d.Name()] = d
+	return all, nil
+}
+
+// usualImage is what `image build` makes, and what sessions use where no other
+// one is set.
+const usualImage = "mojoup-sandbox:latest"
+
+// sandboxImage is the image of sessions on engine docker.
+func (h here) sandboxImage() string {
+	if image := h.settings.String(config.SandboxImage); image != "" {
+		return image
+	}
+	return usualImage
+}
+
+// docker speaks to the daemon that this process' environment names.
+func (h here) docker() (*daemon.Daemon, error) { return daemon.Connect(os.Getenv("DOCKER_HOST")) }
+
+// gateway reaches the person's gateway, or the one that is set.
+func (h here) gateway(ctx context.Context) (openshell.Client, error) {
+	reg, err := openshell.Discover(openshell.Where{Chosen: h.settings.String(config.OpenShellGateway), Getenv: os.Getenv, UID: os.Getuid()})
+	if err != nil {
+		return nil, err
+	}
+	return openshell.Connect(ctx, reg)
+}
+
+func dockerEngine(h here, log *slog.Logger, n *native.Engine) (*engine.Engine, error) {
+	d, err := h.docker()
+	if err != nil {
+		return nil, err
+	}
+	return engine.New(engine.Options{
+		Log: log, Node: h.nodeID(), Staging: h.staging(), Image: h.sandboxImage(), Connect: h.gateway, Docker: d, Native: n,
+	})
+}
+
+// staging is where the files of sandboxes lie that Docker mounts. Not in the
+// runtime directory: a gateway that systemd started may have a /tmp of its own.
+func (h here) staging() string { return filepath.Join(h.paths.State, "sandboxes") }
+
+// nodeID names this node at a gateway that others use too: the same at every
+// start, since what a dead node left is found by it.
+func (h here) nodeID() string {
+	machine, _ := os.ReadFile("/etc/machine-id") // without one the rest must do
+	sum := sha256.Sum256(fmt.Appendf(machine, "\x00%s\x00%s", h.paths.State, strconv.Itoa(os.Getuid())))
+	return hex.EncodeToString(sum[:8])
 }

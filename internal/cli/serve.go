@@ -85,7 +85,7 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 	n, err := node.New(node.Options{
 		Paths: h.paths, Settings: h.settings, Version: buildVersion(), Logger: log, Engines: engines,
 		Examine: func(ctx context.Context, e capability.Engine) capability.Report {
-			return capability.Examine(ctx, capability.ThisHost(capability.Options{}), e)
+			return h.examine(ctx, e, false)
 		},
 		Linger: linger, Listener: ln,
 		Ready: func() {

@@ -53,7 +53,7 @@ func askStatus(ctx context.Context, h here) (api.Status, error) {
 	if !errors.Is(err, client.ErrNotRunning) {
 		return s, err
 	}
-	report := capability.Examine(ctx, capability.ThisHost(capability.Options{}), capability.Engine(h.settings.String(config.SandboxEngine)))
+	report := h.examine(ctx, capability.Engine(h.settings.String(config.SandboxEngine)), false)
 	return api.Status{
 		Node:     api.Node{Socket: h.paths.Socket()},
 		Verdict:  node.ShowVerdict(report.Verdict, h.settings.Bool(config.RolesSandbox)),

@@ -381,19 +381,19 @@ func TestB97_ForeignNamesKeepTheirShape(t *testing.T) {
 }
 
 func TestB100_WhatHasNoEffectSaysSo(t *testing.T) {
-	o := origin(t, "node.sandbox.engine = \"off\"\nnode.roles.sandbox = true\nnode.sandbox.image = \"base:1\"\nnode.policy.trust = \"ceiling\"\n", "MOJOUP_NODE_HUB_TEAM=red")
+	o := origin(t, "node.sandbox.engine = \"off\"\nnode.roles.sandbox = true\nnode.files.mounts = [\"/data\"]\nnode.policy.trust = \"ceiling\"\n", "MOJOUP_NODE_HUB_TEAM=red")
 	got := load(t, o).Notices()
 	want := []string{
-		"node.sandbox.image (" + o.File + ":3) has no effect: " + notYet,
 		"node.policy.trust ceiling is not part of this version yet: sessions that need it are refused",
+		"node.files.mounts (" + o.File + ":3) has no effect: " + notYet,
 		"node.hub.team (MOJOUP_NODE_HUB_TEAM) has no effect: " + notYet,
 		"node.roles.sandbox has no effect while node.sandbox.engine is off",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for key, want := range map[string]string{SandboxImage: "has no effect", SandboxEngine: "docker is not part of this version", RolesSandbox: "when the node starts", "node.hub.team": "overrides the file"} {
-		v := map[string]string{SandboxImage: "base:2", SandboxEngine: "docker", RolesSandbox: "false", "node.hub.team": "blue"}[key]
+	for key, want := range map[string]string{FilesMounts: "has no effect", PolicyTrust: "ceiling is not part of this version", RolesSandbox: "when the node starts", "node.hub.team": "overrides the file"} {
+		v := map[string]string{FilesMounts: "/more", PolicyTrust: "ceiling", RolesSandbox: "false", "node.hub.team": "blue"}[key]
 		ch, err := o.Set(key, v)
 		if err != nil || !strings.Contains(strings.Join(ch.Notices, "\n"), want) {
 			t.Errorf("set %s: %v, notices %q", key, err, ch.Notices)

@@ -70,6 +70,7 @@ const (
 	SandboxEngine      = "node.sandbox.engine"
 	RolesSandbox       = "node.roles.sandbox"
 	SandboxImage       = "node.sandbox.image"
+	OpenShellGateway   = "node.openshell.gateway"
 	SandboxMaxSessions = "node.sandbox.max_sessions"
 	LimitCPUs          = "node.sandbox.limits.cpus"
 	LimitMemory        = "node.sandbox.limits.memory"
@@ -108,12 +109,12 @@ var current = table{settings: append(append(nodeSettings(), signInSettings()...)
 // nodeSettings are those of sessions and of the node itself.
 func nodeSettings() []Setting {
 	return []Setting{
-		{Key: SandboxEngine, Kind: Enum, Default: EngineAuto, Allowed: []string{EngineAuto, EngineDocker, EngineNative, EngineOff}, Restart: true, Refused: []string{EngineDocker},
+		{Key: SandboxEngine, Kind: Enum, Default: EngineAuto, Allowed: []string{EngineAuto, EngineDocker, EngineNative, EngineOff}, Restart: true,
 			Sentence: "What runs sessions in sandboxes. `auto` takes `docker` where its checks pass, else `native`; with `off` sessions are ordinary processes."},
 		{Key: RolesSandbox, Kind: Bool, Default: "false", Restart: true,
 			Sentence: "Run the sessions that others start (API, console, hub) in sandboxes. `mojoup-node run` does so in any case."},
-		{Key: SandboxImage, Kind: String, Restart: true, Later: notYet,
-			Sentence: "Container image of sessions on engine `docker`; empty means the gateway's own."},
+		{Key: SandboxImage, Kind: String, Restart: true,
+			Sentence: "Container image of sessions on engine `docker`; empty means the one that `mojoup-node image build` makes, mojoup-sandbox:latest."},
 		{Key: SandboxMaxSessions, Kind: Int, Default: "0", Restart: true,
 			Sentence: "Sessions that may run at once; 0 means as many as memory allows. Whoever comes later waits, is told the place and the reason, and starts in turn."},
 		{Key: LimitCPUs, Kind: Float, Default: "0", Restart: true,
@@ -142,7 +143,7 @@ func nodeSettings() []Setting {
 			Sentence: "Team whose policy the hub is asked for."},
 		{Key: "node.hub.max_age", Kind: Duration, Default: "168h", Restart: true, Later: notYet,
 			Sentence: "How long the hub's last good answer holds while it cannot be asked. Afterwards no session that needs it starts."},
-		{Key: "node.openshell.gateway", Kind: String, Restart: true, Later: notYet,
+		{Key: OpenShellGateway, Kind: String, Restart: true,
 			Sentence: "OpenShell gateway of engine `docker`; empty means the one that the OpenShell command uses."},
 		{Key: ConsoleListen, Kind: String, Default: "127.0.0.1:7717", Restart: true, Later: notYet, check: hostPort,
 			Sentence: "Address and port of the console."},

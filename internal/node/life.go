@@ -191,7 +191,7 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 	done.Go(func() {
 		err := l.n.proxy.Serve(serving, ln, egress.Session{
 			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
-			Closed: l.wayClosed, Failed: l.failed,
+			Closed: l.wayClosed, Failed: l.failed, WhoAsked: whoAsked(ln),
 		})
 		if err != nil && serving.Err() == nil {
 			l.n.log.Error("way out", "session", l.id, "err", err)
@@ -201,6 +201,19 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 		cancel()
 		_ = ln.Close()
 		done.Wait()
+	}
+}
+
+// whoAsked is the listener's own word on who opened a connection, where it has
+// one.
+func whoAsked(ln net.Listener) func(net.Addr) (egress.Program, bool) {
+	asker, ok := ln.(sandbox.Asker)
+	if !ok {
+		return nil
+	}
+	return func(from net.Addr) (egress.Program, bool) {
+		pid, name, ok := asker.WhoAsked(from)
+		return egress.Program{PID: pid, Name: name}, ok
 	}
 }
 

@@ -207,7 +207,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
 		Env: l.req.Env, Author: plan.Author{Name: name, Email: email}, SessionCA: p.authority.CertificatePEM(),
-		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(),
+		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(), Image: p.engine.Name() == string(capability.Docker),
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,13 @@ func (b *builder) certificates() {
 	// person's extra ones by it as well.
 	b.add(sandbox.Mount{Kind: sandbox.Text, Target: caFile, Content: slices.Concat(b.in.SessionCA, extra)})
 	combined := slices.Concat(joined, b.in.SessionCA)
+	if b.in.Image {
+		b.add(
+			sandbox.Mount{Kind: sandbox.Text, Target: BundlePaths[0], Content: combined},
+			sandbox.Mount{Kind: sandbox.Text, Target: bundleFile, Content: combined},
+		)
+		return
+	}
 	first := ""
 	for _, found := range b.in.Host.Bundles {
 		if found.Path == bundleFile || underAny(found.Path, []string{"/nix", "/usr"}) && !b.bound(found.Path) {

@@ -45,6 +45,9 @@ type Input struct {
 	Private []string
 	// WorkDir is the directory of the node over which engines mount.
 	WorkDir string
+	// Image says that the root is an image's and not this machine's: its
+	// programs, libraries and settings are there already.
+	Image bool
 }
 
 // User is the person on whose behalf the session runs.
@@ -219,9 +222,16 @@ func textFile(target, content string) sandbox.Mount {
 	return sandbox.Mount{Kind: sandbox.Text, Target: target, Content: []byte(content)}
 }
 
+// imageDirs are what an image brings along.
+var imageDirs = append([]string{"/etc", "/srv", "/usr", "/var"}, rootDirs...)
+
 // bound reports whether path lies in something of the host that is already
-// mounted, so that what stands there on the host stands there inside.
+// mounted, so that what stands there on the host stands there inside, or in
+// what is an image's to say.
 func (b *builder) bound(path string) bool {
+	if b.in.Image && underAny(path, imageDirs) {
+		return true
+	}
 	inside := false
 	for _, m := range b.mounts {
 		if under(path, m.Target) && m.Kind != sandbox.Link && (m.Kind != sandbox.Text || path == m.Target) {

@@ -120,7 +120,12 @@ func TestPlanGolden(t *testing.T) {
 			in.Host = debian("/root", nil)
 		}),
 		"below home": input(func(in *Input) { in.Repository = plain("/home/ann/src/my repo") }),
-		"fedora":     input(func(in *Input) { in.Host = fedora("/home/ann") }),
+		"image": input(func(in *Input) {
+			in.Image = true
+			in.Host = debian("/home/ann", map[string]Node{"/home/ann/.cargo/bin": dir("/home/ann/.cargo/bin"), "/home/ann/.cargo": dir("/home/ann/.cargo")})
+			in.Env = append(in.Env, "PATH=/home/ann/.cargo/bin:/opt/x/bin:/usr/bin:/bin")
+		}),
+		"fedora": input(func(in *Input) { in.Host = fedora("/home/ann") }),
 		"linked paths": input(func(in *Input) {
 			in.User.Home = "/home/ann"
 			in.Host = debian("/home/ann", map[string]Node{"/home/ann": {Kind: Dir, Real: "/var/home/ann", Links: []repo.Link{{At: "/home", To: "/var/home"}}}})

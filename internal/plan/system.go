@@ -27,6 +27,9 @@ var etcEntries = []string{
 
 // system is the minimal root: programs and libraries, read-only.
 func (b *builder) system() {
+	if b.in.Image {
+		return
+	}
 	b.add(sandbox.Mount{Kind: sandbox.Bind, Source: "/usr", Target: "/usr"})
 	for _, dir := range rootDirs {
 		n, ok := b.stands(dir)
@@ -97,15 +100,22 @@ func (b *builder) identity() {
 	}
 	b.text("/etc/passwd", passwd)
 	b.text("/etc/group", group)
-	b.text("/etc/hostname", hostname+"\n")
-	b.text("/etc/hosts", "127.0.0.1 localhost "+hostname+"\n::1 localhost ip6-localhost\n")
+	if !b.in.Image { // a container has its own
+		b.text("/etc/hostname", hostname+"\n")
+		b.text("/etc/hosts", "127.0.0.1 localhost "+hostname+"\n::1 localhost ip6-localhost\n")
+	}
 	b.text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n")
 	b.text("/etc/profile", profile)
-	b.text("/etc/resolv.conf", "# Names are resolved by the proxy, by policy.\noptions timeout:1 attempts:1\n")
+	if !b.in.Image {
+		b.text("/etc/resolv.conf", "# Names are resolved by the proxy, by policy.\noptions timeout:1 attempts:1\n")
+	}
 }
 
 // shell is the person's, where it exists inside.
 func (b *builder) shell() string {
+	if b.in.Image {
+		return "/bin/bash" // which every image is looked at for
+	}
 	if underAny(b.in.User.Shell, []string{"/bin", "/usr", "/sbin", "/opt", "/nix"}) {
 		return b.in.User.Shell
 	}
@@ -115,11 +125,13 @@ func (b *builder) shell() string {
 // scratch is everything that a session may write beside the repository.
 func (b *builder) scratch() {
 	dirs := []sandbox.Mount{
-		{Kind: sandbox.Scratch, Target: "/run", Mode: 0o755},
 		{Kind: sandbox.Scratch, Target: b.runtimeDir(), Mode: 0o700},
 		{Kind: sandbox.Scratch, Target: "/tmp", Mode: 0o1777},
 		{Kind: sandbox.Scratch, Target: "/var/tmp", Mode: 0o1777},
 		{Kind: sandbox.Scratch, Target: b.home, Mode: 0o700},
+	}
+	if !b.in.Image { // a container's own holds more than is ours
+		dirs = append([]sandbox.Mount{{Kind: sandbox.Scratch, Target: "/run", Mode: 0o755}}, dirs...)
 	}
 	for i := range dirs {
 		dirs[i].Access = sandbox.ReadWrite
@@ -128,7 +140,9 @@ func (b *builder) scratch() {
 	slices.SortStableFunc(dirs, func(a, c sandbox.Mount) int { return strings.Count(a.Target, "/") - strings.Count(c.Target, "/") })
 	b.add(dirs...)
 	b.links(b.in.Host.At[b.in.User.Home].Links)
-	b.add(sandbox.Mount{Kind: sandbox.Link, Source: "/run", Target: "/var/run"})
+	if !b.in.Image {
+		b.add(sandbox.Mount{Kind: sandbox.Link, Source: "/run", Target: "/var/run"})
+	}
 }
 
 func (b *builder) runtimeDir() string { return "/run/user/" + itoa(b.in.User.UID) }

@@ -107,7 +107,7 @@ func TestB10_UserNamespacesRefused(t *testing.T) {
 			}
 			wellSaid(t, c)
 			// A node that needs only Docker is not failed for it.
-			checks := with(with(without(r.Checks, NameBuilt), NameDocker, OK, ""), NameGateway, OK, "")
+			checks := with(with(with(r.Checks, NameDocker, OK, ""), NameGateway, OK, ""), NameUser, OK, "")
 			if _, v := Decide(checks, Docker); !v.Able {
 				t.Errorf("docker is failed for it: %q", v)
 			}
@@ -232,7 +232,7 @@ func TestB08_GatewayHalves(t *testing.T) {
 			if cli.State != tt.cli || gateway.State != tt.gateway || !strings.Contains(gateway.Found, tt.says) {
 				t.Errorf("cli %s, gateway %s: %q", cli.State, gateway.State, gateway.Found)
 			}
-			_, v := Decide(without(Examine(t.Context(), h, Docker).Checks, NameBuilt), Docker)
+			_, v := Decide(Examine(t.Context(), h, Docker).Checks, Docker)
 			if v.Able != (tt.cli == OK && tt.gateway == OK) {
 				t.Errorf("verdict %q", v)
 			}

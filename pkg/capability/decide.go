@@ -13,7 +13,7 @@ var requirements = []struct {
 	checks []string
 }{
 	{Native, []string{NameSystem, NameHelper, NameLandlock, NameListener, NameNamespaces}},
-	{Docker, []string{NameSystem, NameLandlock, NameListener, NameDocker, NameCLI, NameGateway}},
+	{Docker, []string{NameSystem, NameLandlock, NameListener, NameUser, NameDocker, NameCLI, NameGateway, NameAnswer, NameImage, NameBinds, NameReach}},
 }
 
 // Decide turns checks into a line per engine and the verdict of the configured

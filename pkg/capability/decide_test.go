@@ -7,14 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// passing are checks with which both engines are able, once the docker engine
-// is part of the program.
+// passing are checks with which both engines are able.
 func passing() []Check {
 	var checks []Check
 	for _, q := range questions {
-		if q.name != NameBuilt {
-			checks = append(checks, q.sign(Check{State: OK}))
-		}
+		checks = append(checks, q.sign(Check{State: OK}))
 	}
 	return checks
 }
@@ -41,11 +38,6 @@ func without(checks []Check, name string) []Check {
 }
 
 func TestDecide(t *testing.T) {
-	built := func(checks []Check) []Check {
-		c := checkBuilt()
-		c.Name, c.Engines = NameBuilt, names([]Engine{Docker})
-		return append(checks, c)
-	}
 	tests := []struct {
 		name       string
 		checks     []Check
@@ -61,9 +53,9 @@ func TestDecide(t *testing.T) {
 		{"docker", passing(), Docker, SentenceAble, true, true, "docker"},
 		{"off", passing(), Off, SentenceOff, false, true, ""},
 		{"off beats a failure", with(passing(), NameLandlock, Fail, "old"), Off, SentenceOff, false, true, ""},
-		{"docker is not built: auto takes native", built(passing()), Auto, SentenceAble, true, true, "native"},
-		{"docker is not built: docker is refused", built(passing()), Docker,
-			SentenceUnable + ": the docker engine is not part of this version yet: set node.sandbox.engine native", false, true, ""},
+		{"the node is root: auto takes native", with(passing(), NameUser, Fail, "user 0"), Auto, SentenceAble, true, true, "native"},
+		{"the node is root: docker is refused", with(passing(), NameUser, Fail, "user 0"), Docker, SentenceUnable + ": user 0", false, true, ""},
+		{"no mounts: auto takes native", with(passing(), NameBinds, Fail, "off"), Auto, SentenceAble, true, true, "native"},
 		{"docker is down: native does not care", with(passing(), NameDocker, Fail, "Docker is not running"), Native, SentenceAble, true, true, "native"},
 		{"docker is down: auto takes native", with(passing(), NameDocker, Fail, "Docker is not running"), Auto, SentenceAble, true, true, "native"},
 		{"docker is down: docker fails", with(passing(), NameDocker, Fail, "Docker is not running"), Docker,
@@ -109,9 +101,6 @@ func TestDecide(t *testing.T) {
 func TestEveryDecidingCheckDecides(t *testing.T) {
 	for _, q := range questions {
 		for _, engine := range q.engines {
-			if q.name == NameBuilt {
-				continue
-			}
 			for _, state := range []State{Fail, Unknown, Skipped, ""} {
 				_, v := Decide(with(passing(), q.name, state, "broken"), engine)
 				if v.Able || v.Reason != "broken" || v.Known != (state == Fail) {
@@ -128,9 +117,7 @@ func TestRequirements(t *testing.T) {
 	want := map[Engine][]string{}
 	for _, q := range questions {
 		for _, e := range q.engines {
-			if q.name != NameBuilt {
-				want[e] = append(want[e], q.name)
-			}
+			want[e] = append(want[e], q.name)
 		}
 	}
 	got := map[Engine][]string{}

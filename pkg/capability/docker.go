@@ -36,6 +36,10 @@ type DockerAnswer struct {
 	Detail  string // of the trouble
 	Group   string // that owns the socket, where forbidden and known
 
+	// Rootless, Remapped and Snap are kinds of Docker whose containers see other
+	// users or other files than this node.
+	Rootless, Remapped, Snap bool
+
 	API, LeastAPI string // the newest and oldest API version that it speaks
 	Engine        string // version of the engine
 }
@@ -102,6 +106,17 @@ func judgeVersions(a DockerAnswer) Check {
 		return Check{State: Fail, Found: found,
 			Reason: fmt.Sprintf("Docker is too old: API %s found, %s (Engine 20.10) is the oldest supported", first(plain(a.API), "unknown"), leastAPI),
 			Mend:   "upgrade Docker"}
+	}
+	switch {
+	case a.Rootless:
+		return Check{State: Fail, Found: found + ", rootless", Reason: "Docker is rootless: files made in a container would belong to other users here",
+			Mend: "use a Docker that root runs: unset DOCKER_HOST, or: mojoup-node config set node.sandbox.engine native"}
+	case a.Remapped:
+		return Check{State: Fail, Found: found + ", with remapped users", Reason: "Docker remaps users: files made in a container would belong to other users here",
+			Mend: "take userns-remap out of /etc/docker/daemon.json, or: mojoup-node config set node.sandbox.engine native"}
+	case a.Snap:
+		return Check{State: Warn, Found: found + ", from a snap", Reason: "Docker from a snap sees only files below home directories",
+			Mend: "keep repositories and the node's state below your home, or install Docker's own packages"}
 	}
 	if !atLeast(a.Engine, strconv.Itoa(leastEngine)) {
 		return Check{State: Warn, Found: found,

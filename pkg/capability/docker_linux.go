@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -49,6 +50,13 @@ func askDocker(ctx context.Context, host string, wait time.Duration) DockerAnswe
 	}
 	a.API = first(version.APIVersion, a.API)
 	a.LeastAPI, a.Engine = version.MinAPIVersion, version.Version
+	if info, err := c.Info(ctx); err == nil { // without it there is nothing to say
+		for _, option := range info.SecurityOptions {
+			a.Rootless = a.Rootless || strings.Contains(option, "name=rootless")
+			a.Remapped = a.Remapped || strings.Contains(option, "name=userns")
+		}
+		a.Snap = strings.HasPrefix(info.DockerRootDir, "/var/snap/")
+	}
 	return a
 }
 

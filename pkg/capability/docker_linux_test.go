@@ -128,8 +128,7 @@ func TestB06_DockerThatDoesNotAnswer(t *testing.T) {
 				t.Error("a terminal escape of the daemon came through")
 			}
 			// What it means once the engine is there.
-			checks := without(r.Checks, NameBuilt)
-			checks = with(checks, NameGateway, OK, "")
+			checks := with(r.Checks, NameGateway, OK, "")
 			if _, v := Decide(checks, Docker); v.Able != (tt.state == OK) || v.Reason != tt.reason {
 				t.Errorf("verdict %q", v)
 			}

@@ -42,6 +42,20 @@ type Host struct {
 	// Docker asks the daemon. It obeys its context.
 	Docker func(context.Context) DockerAnswer
 
+	// CLIVersion asks the OpenShell command line at a path for its version.
+	CLIVersion func(ctx context.Context, path string) (string, error)
+	// Gateway asks the person's OpenShell gateway who it is. Errors of these
+	// four are sentences; one with a method Hint says how to mend it.
+	Gateway func(context.Context) (GatewayAnswer, error)
+	// Image looks into the image of sandboxes.
+	Image func(context.Context) (found string, err error)
+	// Binds asks the gateway for a mount of this machine, and takes it back.
+	Binds func(context.Context) error
+	// Reach runs a container that looks at a file of this node and connects to
+	// it. It takes long, so it is nil where nobody asked for it: each session's
+	// own check tries the same.
+	Reach func(context.Context) error
+
 	// Limit bounds each probe; zero means three seconds.
 	Limit time.Duration
 }

@@ -1,10 +1,13 @@
 package capability
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -14,14 +17,16 @@ const (
 	openshellSystemDir = "/etc/openshell"
 )
 
-// checkBuilt stands until the docker engine is part of the program.
-func checkBuilt() Check {
-	return Check{State: Fail, Found: "not part of this version", Needed: "a version that has it",
-		Reason: "the docker engine is not part of this version yet: set node.sandbox.engine native",
-		Mend:   "mojoup-node config set node.sandbox.engine native"}
+// checkUser refuses the one user that a gateway runs nothing as.
+func checkUser(h *Host, _ facts) Check {
+	if h.UID == 0 {
+		return Check{State: Fail, Found: "user 0", Reason: "OpenShell runs no sandbox as user 0, and this node is root",
+			Mend: "run the node as an ordinary user, or: mojoup-node config set node.sandbox.engine native"}
+	}
+	return Check{State: OK, Found: fmt.Sprintf("user %d", h.UID)}
 }
 
-func checkCLI(h *Host, _ facts) Check {
+func checkCLI(ctx context.Context, h *Host, _ facts) Check {
 	if h.LookPath == nil {
 		return unprobed("the OpenShell command line")
 	}
@@ -31,7 +36,15 @@ func checkCLI(h *Host, _ facts) Check {
 			Reason: "the OpenShell command line is not installed",
 			Mend:   "install OpenShell, or add its directory to PATH"}
 	}
-	return Check{State: OK, Found: plain(where)}
+	if h.CLIVersion == nil {
+		return Check{State: OK, Found: plain(where)}
+	}
+	version, err := h.CLIVersion(ctx, where)
+	if err != nil {
+		return Check{State: Warn, Found: plain(where) + ": " + plain(err.Error()), Needed: "the OpenShell command line",
+			Reason: "the OpenShell command line does not say its version", Mend: "install OpenShell anew"}
+	}
+	return Check{State: OK, Found: plain(version) + " at " + plain(where)}
 }
 
 // checkGateway looks for the gateway that the OpenShell command line would use.
@@ -66,7 +79,7 @@ func checkGateway(h *Host, _ facts) Check {
 }
 
 func registered(what string) Check {
-	return Check{State: OK, Found: what + "; registered, not yet asked whether it answers"}
+	return Check{State: OK, Found: what + "; registered"}
 }
 
 // gatewayRoots are the directories to look in, the user's own first.
@@ -101,4 +114,101 @@ func gatewayEndpoint(h *Host, roots []string, name string) (string, error) {
 		return metadata.Endpoint, nil
 	}
 	return "", errors.New("no metadata.json")
+}
+
+// GatewayAnswer is what a gateway says of itself.
+type GatewayAnswer struct {
+	Version string
+	Family  string   // "0.0.x" or "0.1.x"
+	Drivers []string // what it runs sandboxes on; nil where this person may not ask
+}
+
+// refused makes a check of an error that is a sentence.
+func refused(err error, unknown bool) Check {
+	c := Check{State: Fail, Found: plain(err.Error()), Reason: plain(err.Error())}
+	if unknown {
+		c.State = Unknown
+	}
+	var hint interface{ Hint() string }
+	if errors.As(err, &hint) {
+		c.Mend = plain(hint.Hint())
+	}
+	return c
+}
+
+func checkAnswer(ctx context.Context, h *Host, _ facts) Check {
+	if h.Gateway == nil {
+		return unprobed("the OpenShell gateway")
+	}
+	a, err := h.Gateway(ctx)
+	if err != nil {
+		return refused(err, ctx.Err() != nil)
+	}
+	c := Check{State: OK, Found: "OpenShell " + plain(a.Version)}
+	switch {
+	case a.Family == "0.1.x":
+		c.Found += "; this family is known by its descriptors and its public SDK only: it was never run here"
+	case a.Drivers == nil:
+		c.Found += "; what it runs sandboxes on may not be asked"
+	}
+	if a.Drivers != nil && !slices.Contains(a.Drivers, "docker") {
+		runs := plain(strings.Join(a.Drivers, ", "))
+		return Check{State: Fail, Found: c.Found + " on " + first(runs, "nothing"), Reason: "the OpenShell gateway does not run sandboxes on Docker, but on " + first(runs, "nothing"),
+			Mend: "set compute_drivers = [\"docker\"] in its gateway.toml and restart it"}
+	}
+	return c
+}
+
+func checkImage(ctx context.Context, h *Host, _ facts) Check {
+	if h.Image == nil {
+		return unprobed("the sandbox image")
+	}
+	found, err := h.Image(ctx)
+	if err != nil {
+		return refused(err, ctx.Err() != nil)
+	}
+	return Check{State: OK, Found: plain(found)}
+}
+
+func checkBinds(ctx context.Context, h *Host, _ facts) Check {
+	if h.Binds == nil {
+		return unprobed("mounts of this machine")
+	}
+	if err := h.Binds(ctx); err != nil {
+		return refused(err, ctx.Err() != nil)
+	}
+	return Check{State: OK, Found: "a sandbox with one was accepted, and deleted again"}
+}
+
+func checkReach(ctx context.Context, h *Host, _ facts) Check {
+	if h.Reach == nil {
+		return Check{State: OK, Found: "not tried at every start; mojoup-node doctor does, and each session's own check"}
+	}
+	if err := h.Reach(ctx); err != nil {
+		return refused(err, ctx.Err() != nil)
+	}
+	return Check{State: OK, Found: "a container saw a file of this node, and reached its port"}
+}
+
+// checkPrivateTmp looks at the gateway's unit: one with a /tmp of its own does
+// not see repositories there.
+func checkPrivateTmp(h *Host, _ facts) Check {
+	var units []string
+	for _, root := range gatewayRoots(h) {
+		units = append(units, path.Join(path.Dir(root), "systemd/user/openshell-gateway.service"))
+	}
+	for _, unit := range append(units, "/etc/systemd/user/openshell-gateway.service", "/usr/lib/systemd/user/openshell-gateway.service", "/lib/systemd/user/openshell-gateway.service") {
+		text, err := h.read(unit)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			switch strings.ToLower(strings.TrimSpace(line)) {
+			case "privatetmp=true", "privatetmp=yes", "privatetmp=1", "privatetmp=on":
+				return Check{State: OK, Found: "its own (PrivateTmp): repositories below /tmp and /var/tmp cannot be used with it"}
+			}
+		}
+		return Check{State: OK, Found: "this machine's"}
+	}
+	return Check{State: OK, Found: "no unit of the gateway is installed"}
 }

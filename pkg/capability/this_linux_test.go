@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,7 +44,7 @@ func examine(t *testing.T) {
 		t.Errorf("took %v", r.Took)
 	}
 	for _, c := range r.Checks {
-		if c.State == Unknown {
+		if c.State == Unknown && !slices.Equal(c.Engines, []string{string(Docker)}) { // whose gateway only the command line can ask
 			t.Errorf("%s could not be found out: %s", c.Name, c.Reason)
 		}
 		if c.State != OK && c.State != Skipped {

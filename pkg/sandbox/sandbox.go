@@ -87,6 +87,13 @@ type Dialer interface {
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
 }
 
+// An Asker is a Listener that knows which program inside opened a connection.
+type Asker interface {
+	// WhoAsked names it once, as far as could be found out. It is for people
+	// and decides nothing: the inside may say what it likes.
+	WhoAsked(remote net.Addr) (pid int, program string, ok bool)
+}
+
 // A Process is one command inside a sandbox.
 type Process interface {
 	// Wait returns when the command itself has ended, however many of its

@@ -175,6 +175,31 @@ func (d *Daemon) AsRoot(ctx context.Context, id string, argv ...string) error {
 	return nil
 }
 
+// Try runs a container of an image to its end, with these binds, and returns
+// what it said. It is removed in any case.
+func (d *Daemon) Try(ctx context.Context, ref, networkName string, binds []string, argv ...string) (said string, code int, err error) {
+	made, err := d.c.ContainerCreate(ctx, &container.Config{
+		Image: ref, Entrypoint: argv[:1], Cmd: argv[1:], User: "65534:65534", Labels: map[string]string{LabelProbe: "true"},
+	}, &container.HostConfig{Binds: binds, NetworkMode: container.NetworkMode(networkName), AutoRemove: false}, nil, nil, "")
+	if err != nil {
+		return "", 0, fmt.Errorf("making a container to try: %w", asNotFound(err))
+	}
+	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made.ID)) }()
+	ended, failed := d.c.ContainerWait(ctx, made.ID, container.WaitConditionNextExit)
+	if err := d.c.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
+		return "", 0, fmt.Errorf("starting a container to try: %w", err)
+	}
+	select {
+	case e := <-ended:
+		code = int(e.StatusCode)
+	case err := <-failed:
+		return "", 0, fmt.Errorf("waiting for a container to try: %w", err)
+	case <-ctx.Done():
+		return "", 0, context.Cause(ctx)
+	}
+	return d.Log(ctx, made.ID), code, nil
+}
+
 // Log is the end of what a container's first process has said.
 func (d *Daemon) Log(ctx context.Context, id string) string {
 	ctx, cancel := context.WithTimeout(ctx, within)

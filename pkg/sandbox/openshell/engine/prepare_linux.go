@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,11 +103,7 @@ func (b *box) open(ctx context.Context) (err error) {
 	if b.stage, err = b.e.newStage(b.spec); err != nil {
 		return err
 	}
-	config := inlet.Config{
-		Proxy: product.InjectedProxy, Target: net.JoinHostPort(product.HostAlias, strconv.Itoa(b.listener.Port())),
-		Token: b.listener.Token(), Listen: b.spec.Proxy,
-	}
-	if err := b.e.programs(b.stage, config); err != nil {
+	if err := b.e.programs(b.stage, b.way(product.InjectedProxy)); err != nil {
 		return err
 	}
 	if err := b.stage.mount(b.spec); err != nil {
@@ -122,6 +119,39 @@ func (b *box) open(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// way is what the forwarder is told.
+func (b *box) way(proxy string) inlet.Config {
+	return inlet.Config{
+		Proxy: proxy, Target: net.JoinHostPort(product.HostAlias, strconv.Itoa(b.listener.Port())),
+		Token: b.listener.Token(), Listen: b.spec.Proxy,
+	}
+}
+
+// exit asks a gateway of 0.1.x where inside its own proxy is, which no constant
+// says, and tells the forwarder.
+func (b *box) exit(ctx context.Context) error {
+	if b.client.Gateway().Generation == openshell.V00 {
+		return nil
+	}
+	if _, err := b.client.Ready(ctx, b.ref, nil); err != nil {
+		return err
+	}
+	said, err := b.client.Run(ctx, b.ref, openshell.Short{Argv: []string{"printenv", "HTTPS_PROXY"}, Dir: "/"})
+	if err != nil {
+		return fmt.Errorf("asking for the sandbox's own proxy: %w", err)
+	}
+	proxy := strings.TrimSuffix(strings.TrimSpace(string(said.Stdout)), "/")
+	if _, err := inlet.ProxyAddress(proxy); err != nil || said.Code != 0 {
+		return fmt.Errorf("the sandbox says that its proxy is at %q", lastWord(proxy))
+	}
+	file := filepath.Join("own", inlet.ConfigName)
+	if err := os.Remove(filepath.Join(b.stage.dir, file)); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	_, err = b.stage.file(file, b.way(proxy).Encode(), 0o400)
+	return err
 }
 
 // socket listens in the directory that is the engine's own inside. The path on
@@ -187,6 +217,9 @@ func (b *box) begin(ctx context.Context) error {
 		<-inside.Done()
 		close(b.gone)
 	}()
+	if err := b.exit(ctx); err != nil {
+		return err
+	}
 	if err := b.forward(ctx); err != nil {
 		return err
 	}

@@ -141,7 +141,72 @@ func (st *stage) mount(s sandbox.Spec) error {
 			return err
 		}
 	}
-	return st.protect(s)
+	if err := st.protect(s); err != nil {
+		return err
+	}
+	return st.points()
+}
+
+// points makes the places within scratch directories at which something else
+// is mounted. Docker would make them too, as root, and nobody but root could
+// remove them again.
+func (st *stage) points() error {
+	for _, m := range st.mounts {
+		over := st.covering(m.Target)
+		if over == nil || !under(over.Source, filepath.Join(st.dir, "scratch")) {
+			continue
+		}
+		dir := true
+		if m.Source != "" {
+			info, err := os.Stat(m.Source)
+			if err != nil {
+				return fmt.Errorf("mounting %q: %w", m.Source, err)
+			}
+			dir = info.IsDir()
+		}
+		if err := st.point(over.Source, strings.TrimPrefix(m.Target[len(over.Target):], "/"), dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// covering is the mount within which another one's target lies, or nil.
+func (st *stage) covering(target string) *openshell.Mount {
+	var best *openshell.Mount
+	for i := range st.mounts {
+		m := &st.mounts[i]
+		if m.Target != target && under(target, m.Target) && (best == nil || len(m.Target) > len(best.Target)) {
+			best = m
+		}
+	}
+	return best
+}
+
+func (st *stage) point(below, rel string, dir bool) error {
+	parts := strings.Split(rel, "/")
+	for i, part := range parts {
+		below = filepath.Join(below, part)
+		if i == len(parts)-1 && !dir {
+			f, err := os.OpenFile(below, os.O_WRONLY|os.O_CREATE, 0o600)
+			if err != nil {
+				return fmt.Errorf("staging: %w", err)
+			}
+			if err := f.Close(); err != nil {
+				return fmt.Errorf("staging: %w", err)
+			}
+			return st.give(below, 0o644)
+		}
+		if err := os.Mkdir(below, 0o755); errors.Is(err, fs.ErrExist) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		if err := st.give(below, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shared are directories of the image that are a sandbox's own and empty, as
