@@ -22,7 +22,8 @@ func newCleanup(p Process) *cobra.Command {
 		Long: `Undo what a node that died left behind: held paths in repositories, processes,
 sessions that were called live. A node does the same at every start; this is for
 when none is to start. Where a node runs there is nothing of a dead one, and its
-own sessions are not touched. Afterwards it looks whether anything is left.
+own sessions are not touched. As root what a system node left is undone too, of
+everybody and by a process of theirs. Afterwards it looks whether anything is left.
 
 With --verify it only looks, and at more: at every node of yours, wherever its
 directories are, and at everything on this machine that bears a node's mark:
@@ -123,6 +124,13 @@ func cleanup(cmd *cobra.Command, p Process, h here) (done, left []string, err er
 	}
 	if err != nil {
 		return nil, nil, fault.As(err)
+	}
+	if h.paths.System {
+		did, rest, err := tidyPeople(cmd.Context(), p, h)
+		if err != nil {
+			return nil, nil, fault.As(err)
+		}
+		done, left = append(done, did...), append(left, rest...)
 	}
 	more, err := stillThere(cmd.Context(), h, engines, left)
 	return done, append(left, more...), err

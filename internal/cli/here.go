@@ -51,7 +51,12 @@ func origin(p Process, paths config.Paths) config.Origin {
 // runtime directory, which is looked at before anything is opened in it.
 func (h here) logPath() string { return h.paths.Log() }
 
-func (h here) client() *client.Client { return client.New(h.paths.Socket()) }
+// client asks the node that this person's commands are about: their own, or
+// where none runs that of the system.
+func (h here) client() *client.Client { return h.own().OrSystem(h.paths.OrSystem) }
+
+// own asks this person's own node only.
+func (h here) own() *client.Client { return client.New(h.paths.Socket()) }
 
 // startWithin bounds how long a node that was started in the background may
 // take to answer.

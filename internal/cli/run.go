@@ -131,6 +131,8 @@ func (h here) withNode(ctx context.Context, p Process, ask func() error) error {
 		switch {
 		case err == nil || try == tries:
 			return err
+		case errors.Is(err, client.ErrSystemEnding):
+			continue // its part for this person is started anew, or it is gone
 		case errors.Is(err, client.ErrNotRunning):
 		case errors.Is(err, client.ErrEnding), fault.As(err).Code == api.CodeStopping:
 			if err := node.WaitGone(ctx, h.paths); err != nil {

@@ -21,7 +21,7 @@ import (
 
 func newServe(p Process) *cobra.Command {
 	var linger time.Duration
-	var stop bool
+	var stop, system bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "run the node",
@@ -30,13 +30,24 @@ sessions end first. Log lines go to stderr as JSON.
 
 With --linger the node ends by itself once it has had no session for a while:
 so does the one that "mojoup-node run" starts where none runs. A socket that
-systemd made is taken, and systemd is told when the node answers.`,
+systemd made is taken, and systemd is told when the node answers.
+
+With --system, as root, the node serves those people too whom the setting
+node.people.allow names. Whatever is done on somebody's files is done by a process
+of theirs, which is started when they ask for something and ends 30 seconds after
+their last session; slots and memory are shared out among all. Root sees
+everybody's sessions and may end them, and everybody else sees their own.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stop {
 				return stopNode(cmd.Context(), p)
 			}
-			err := serve(cmd.Context(), p, linger)
+			err := notBoth(cmd, "system", "linger")
+			if err == nil && system {
+				err = serveSystem(cmd.Context(), p)
+			} else if err == nil {
+				err = serve(cmd.Context(), p, linger)
+			}
 			if err != nil {
 				f := fault.As(err)
 				tellReady(p, f.Sentence)
@@ -46,6 +57,7 @@ systemd made is taken, and systemd is told when the node answers.`,
 	}
 	cmd.Flags().DurationVar(&linger, "linger", 0, "end this long after the last session (30s where no time is given)")
 	cmd.Flags().Lookup("linger").NoOptDefVal = node.LingerFor.String()
+	cmd.Flags().BoolVar(&system, "system", false, "serve other people too (root only)")
 	cmd.Flags().BoolVar(&stop, "stop", false, "end the node that runs, its sessions first, and wait until it is gone")
 	return cmd
 }
@@ -103,6 +115,10 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 		err = h.answerOrServe(ctx, p, n)
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	return alreadyRunning(err)
+}
+
+func alreadyRunning(err error) error {
 	if errors.Is(err, node.ErrRunning) {
 		return fault.Negative("%w", err).WithCode("already-running").WithHint("`mojoup-node status` shows it")
 	}
@@ -117,7 +133,7 @@ func (h here) answerOrServe(ctx context.Context, p Process, n *node.Node) error 
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for {
-		if _, err := h.client().Status(waiting); err == nil {
+		if _, err := h.own().Status(waiting); err == nil {
 			tellReady(p, readyWord)
 			return node.ErrRunning
 		}
@@ -139,7 +155,7 @@ func stopNode(ctx context.Context, p Process) error {
 	if err != nil {
 		return err
 	}
-	if err := h.client().Shutdown(ctx); errors.Is(err, client.ErrNotRunning) {
+	if err := h.own().Shutdown(ctx); errors.Is(err, client.ErrNotRunning) {
 		talk{w: p.Stderr}.line("%s", err)
 		return nil
 	} else if err != nil {

@@ -55,7 +55,7 @@ func askStatus(ctx context.Context, h here) (api.Status, error) {
 	}
 	report := h.examine(ctx, capability.Engine(h.settings.String(config.SandboxEngine)), false)
 	return api.Status{
-		Node:     api.Node{Socket: h.paths.Socket()},
+		Node:     api.Node{Socket: h.paths.Socket(), Refused: h.client().Refused(ctx)},
 		Verdict:  node.ShowVerdict(report.Verdict, h.settings.Bool(config.RolesSandbox)),
 		Sessions: []api.Session{}, Queue: []api.Waiting{}, Repaired: []string{}, Leftovers: []string{},
 	}, nil
@@ -66,12 +66,17 @@ func showStatus(p Process, s api.Status, asJSON bool) error {
 		return printJSON(p.Stdout, s)
 	}
 	pen := newPen(p)
-	if s.Node.Running {
+	if s.Node.System {
+		pen.printf("node: running for several people (pid %d, version %s, for %s)\n", s.Node.PID, visible(s.Node.Version), ago(s.Node.Since, time.Now()))
+	} else if s.Node.Running {
 		pen.printf("node: running (pid %d, version %s, for %s)\n", s.Node.PID, visible(s.Node.Version), ago(s.Node.Since, time.Now()))
 	} else {
 		pen.printf("node: not running (start it with `mojoup-node serve`; `mojoup-node run` starts one by itself)\n")
 	}
 	pen.printf("socket: %s\n", visible(s.Node.Socket))
+	if s.Node.Refused != "" {
+		pen.printf("system node: %s\n", visible(s.Node.Refused))
+	}
 	pen.printf("engine: %s\n", engineWords(s.Verdict))
 	pen.printf("verdict: %s\n", verdictWords(s.Verdict))
 	for _, r := range s.Repaired {
@@ -79,6 +84,9 @@ func showStatus(p Process, s api.Status, asJSON bool) error {
 	}
 	for _, l := range s.Leftovers {
 		pen.printf("not undone yet, tried again every minute: %s\n", visible(l))
+	}
+	for _, u := range s.Unheard {
+		pen.printf("no answer about %s\n", visible(u))
 	}
 	pen.printf("sessions: %d\n", len(s.Sessions))
 	if len(s.Sessions) > 0 {

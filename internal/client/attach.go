@@ -83,6 +83,14 @@ func (c *Client) open(ctx context.Context, path string) (io.ReadCloser, error) {
 // Events gives the log of a session to each, an event at a time, and with
 // follow what is added until the session has ended. It takes as long as that.
 func (c *Client) Events(ctx context.Context, id string, follow bool, each func(api.Event) error) error {
+	err := c.ownEvents(ctx, id, follow, each)
+	if c.notHere(err) {
+		return ofSystem(c.system.ownEvents(ctx, id, follow, each))
+	}
+	return err
+}
+
+func (c *Client) ownEvents(ctx context.Context, id string, follow bool, each func(api.Event) error) error {
 	path := "sessions/" + url.PathEscape(id) + "/events"
 	if follow {
 		path += "?follow"

@@ -30,6 +30,10 @@ var ErrNotRunning = errors.New("no node is running")
 // request, as one does that is just ending: nothing was begun.
 var ErrEnding = errors.New("the node is ending")
 
+// ErrSystemEnding is the same of the system node, or of its part that serves
+// this person: another one is started by asking again.
+var ErrSystemEnding = fmt.Errorf("%w, that of the system", ErrEnding)
+
 // A NoAnswerError says that something holds the socket but gave no usable
 // answer.
 type NoAnswerError struct {
@@ -62,16 +66,26 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// Client asks the node behind one socket.
+// Client asks the node behind one socket, or else the system node.
 type Client struct {
-	socket string
-	http   *http.Client
+	socket  string
+	dialled func(ctx context.Context) (net.Conn, error)
+	http    *http.Client
+	system  *Client // asked where no node is behind socket; nil: none is
 }
 
 // New returns a client of the node whose socket is at path. It connects only
 // when asked something.
 func New(socket string) *Client {
-	c := &Client{socket: socket}
+	return Over(socket, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	})
+}
+
+// Over returns a client whose connections come from dial; name stands for the
+// socket in messages.
+func Over(name string, dial func(ctx context.Context) (net.Conn, error)) *Client {
+	c := &Client{socket: name, dialled: dial}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
 		DisableKeepAlives: true,
@@ -79,8 +93,47 @@ func New(socket string) *Client {
 	return c
 }
 
+// OrSystem returns a client that asks the system node at socket where nothing
+// listens on c's own. A system node that does not serve this person counts as
+// one that does not run: [Client.Refused] says so.
+func (c *Client) OrSystem(socket string) *Client {
+	if socket == "" || socket == c.socket {
+		return c
+	}
+	with := *c
+	with.system = New(socket)
+	return &with
+}
+
+// Refused is why the system node does not serve this person, or "": it is asked
+// nothing else.
+func (c *Client) Refused(ctx context.Context) string {
+	if c.system == nil {
+		return ""
+	}
+	var v api.Status
+	if p, ok := errors.AsType[*api.Problem](c.system.ask(ctx, "GET", "status", nil, &v)); ok && p.Code == api.CodeNotServed {
+		return p.Sentence
+	}
+	return ""
+}
+
+// notHere says that the system node is to be asked instead.
+func (c *Client) notHere(err error) bool { return c.system != nil && errors.Is(err, ErrNotRunning) }
+
+// ofSystem is err of the system node, as the person's own would have given it.
+func ofSystem(err error) error {
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotServed {
+		return ErrNotRunning
+	}
+	if errors.Is(err, ErrEnding) {
+		return ErrSystemEnding
+	}
+	return err
+}
+
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.socket)
+	conn, err := c.dialled(ctx)
 	switch {
 	case err == nil:
 		return conn, nil
@@ -129,6 +182,14 @@ func (c *Client) Approval(ctx context.Context, req api.ApprovalRequest) (api.App
 }
 
 func (c *Client) ask(ctx context.Context, method, path string, send, v any) error {
+	err := c.askOwn(ctx, method, path, send, v)
+	if c.notHere(err) {
+		return ofSystem(c.system.askOwn(ctx, method, path, send, v))
+	}
+	return err
+}
+
+func (c *Client) askOwn(ctx context.Context, method, path string, send, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWithin)
 	defer cancel()
 	var body io.Reader

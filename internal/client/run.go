@@ -43,6 +43,15 @@ func (c *Client) Run(ctx context.Context, req api.RunRequest, s Streams) (api.En
 
 // session asks by the first frame and carries streams until the last one.
 func (c *Client) session(ctx context.Context, path string, first api.FrameKind, req any, s Streams) (api.Ended, error) {
+	ended, err := c.ownSession(ctx, path, first, req, s)
+	if c.notHere(err) {
+		ended, err = c.system.ownSession(ctx, path, first, req, s)
+		err = ofSystem(err)
+	}
+	return ended, err
+}
+
+func (c *Client) ownSession(ctx context.Context, path string, first api.FrameKind, req any, s Streams) (api.Ended, error) {
 	conn, in, err := c.upgrade(ctx, path)
 	if err != nil {
 		return api.Ended{}, err

@@ -32,12 +32,20 @@ type Paths struct {
 	// its own directories are; empty for none. Nothing moves it but
 	// XDG_STATE_HOME.
 	Register string
+	// OrSystem is the socket of the system node, which is asked where none of
+	// this person's own runs; "" for root and where MOJOUP_RUNTIME_DIR says who
+	// is asked.
+	OrSystem string
 	// moved is true where MOJOUP_RUNTIME_DIR names the runtime directory.
 	moved bool
 }
 
 // SocketName is the name of a node's socket, in whichever runtime directory.
 const SocketName = "node.sock"
+
+// PeopleName is the directory, in both directories of a system node, in which
+// each person has one of their own.
+const PeopleName = "users"
 
 // Socket is where the node of these paths listens.
 func (p Paths) Socket() string { return filepath.Join(p.Runtime, SocketName) }
@@ -55,7 +63,7 @@ func (p Paths) Empty() string { return filepath.Join(p.Runtime, "empty") }
 // also when no node runs.
 func (p Paths) Stays(name string) bool {
 	at := filepath.Join(p.Runtime, name)
-	return at == p.Lock() || at == p.Log() || at == p.Empty()
+	return at == p.Lock() || at == p.Log() || at == p.Empty() || name == PeopleName
 }
 
 // A PathError says why a place cannot be used.
@@ -119,6 +127,9 @@ func (f finder) find() (Paths, error) {
 		}
 		*moved.path = filepath.Clean(path)
 		p.moved = p.moved || moved.path == &p.Runtime
+	}
+	if !p.System && !p.moved {
+		p.OrSystem = Paths{Runtime: systemRuntime}.Socket()
 	}
 	if err := f.fill(&p); err != nil {
 		return Paths{}, err

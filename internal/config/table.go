@@ -81,6 +81,7 @@ const (
 	PolicyTrust        = "node.policy.trust"
 	FilesMounts        = "node.files.mounts"
 	ConsoleListen      = "node.console.listen"
+	PeopleAllow        = "node.people.allow"
 )
 
 // Values of node.sandbox.engine.
@@ -127,6 +128,8 @@ func nodeSettings() []Setting {
 			Sentence: "Scratch files and home directory of one session together; 0 means the usual size, 4 GiB or less. The repository is not limited."},
 		{Key: LimitWall, Kind: Duration, Default: "0", Restart: true,
 			Sentence: "How long one session may last; 0 means no limit."},
+		{Key: PeopleAllow, Kind: List, check: people,
+			Sentence: "Who may use the system node (`serve --system`) beside root: names or numbers of users, `@group` for everybody in a group, `*` for everybody; empty means nobody."},
 		{Key: NetworkPrivate, Kind: Prefixes, Restart: true, check: openable,
 			Sentence: "Private address ranges that a policy's rules may open; empty means none."},
 		{Key: PolicyTrust, Kind: Enum, Default: "ask", Allowed: []string{"ask", "ceiling", "always"}, Restart: true, Refused: []string{"ceiling"},
@@ -224,6 +227,17 @@ func paths(data any) string {
 		}
 		if path(p) != "" {
 			return "absolute paths or ones that begin with ~/, without . and .. in them"
+		}
+	}
+	return ""
+}
+
+// people wants names or numbers of users, groups with an @, or a star.
+func people(data any) string {
+	for _, who := range data.([]string) {
+		name := strings.TrimPrefix(who, "@")
+		if name == "" || name != strings.TrimSpace(name) || strings.ContainsAny(name, "@:/, ") || strings.Contains(name, "*") && who != "*" {
+			return "names or numbers of users, @group or *"
 		}
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
@@ -17,11 +18,15 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
-// Status answers what the node is and which sessions live. It never waits for
-// the checks of the start: while they run the verdict is pending.
+// Status answers what the node is and which sessions live. It does not wait for
+// the checks of the start: while they run the verdict is pending. Only a deputy
+// does for a moment, since it was started for the very question.
 func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error) {
-	if err := n.mayAsk(c); err != nil {
+	if err := n.mayLook(c); err != nil {
 		return api.Status{}, err
+	}
+	if n.o.Deputy != nil {
+		n.awaitVerdict(ctx)
 	}
 	entries, err := n.leftovers(ctx)
 	if err != nil {
@@ -36,7 +41,7 @@ func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error)
 	return api.Status{
 		Node: api.Node{
 			Running: true, PID: os.Getpid(), Since: n.since, Version: n.o.Version,
-			Socket: n.o.Paths.Socket(), Linger: n.o.Linger > 0,
+			Socket: n.socket(), Linger: n.o.Linger > 0 && n.o.Deputy == nil, System: n.o.Deputy != nil,
 		},
 		Verdict:  n.verdict(),
 		Sessions: slices.DeleteFunc(n.liveLocked(), waits),
@@ -45,14 +50,38 @@ func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error)
 	}, nil
 }
 
+// socket is the one by which people reach this node.
+func (n *Node) socket() string {
+	if n.o.Deputy != nil {
+		return n.o.Deputy.Socket
+	}
+	return n.o.Paths.Socket()
+}
+
+// verdictWithin is how long a question may wait for the checks of the start.
+const verdictWithin = 3 * time.Second
+
+func (n *Node) awaitVerdict(ctx context.Context) {
+	late := time.NewTimer(verdictWithin)
+	defer late.Stop()
+	select {
+	case <-n.examined:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+}
+
 func (n *Node) verdict() api.Verdict {
 	select {
 	case <-n.examined:
 	default:
-		return api.Verdict{Engine: string(n.configured()), Sentence: "the checks of this start still run", Pending: true}
+		return api.Verdict{Engine: string(n.configured()), Sentence: StillExamined, Pending: true}
 	}
 	return ShowVerdict(n.report.Verdict, n.o.Settings.Bool(config.RolesSandbox))
 }
+
+// StillExamined is the verdict of a node that has none yet.
+const StillExamined = "the checks of this start still run"
 
 // ShowVerdict is a verdict as status and page show it.
 func ShowVerdict(v capability.Verdict, offered bool) api.Verdict {
@@ -81,7 +110,7 @@ const listed = 200
 
 // Sessions lists live or past sessions.
 func (n *Node) Sessions(ctx context.Context, c console.Caller, past bool) ([]api.Session, error) {
-	if err := n.mayAsk(c); err != nil {
+	if err := n.mayLook(c); err != nil {
 		return nil, err
 	}
 	if !past {
@@ -94,7 +123,7 @@ func (n *Node) Sessions(ctx context.Context, c console.Caller, past bool) ([]api
 
 // Session shows one session, live or past, with its last thousand verdicts.
 func (n *Node) Session(ctx context.Context, c console.Caller, id string) (api.Session, error) {
-	if err := n.mayAsk(c); err != nil {
+	if err := n.mayLook(c); err != nil {
 		return api.Session{}, err
 	}
 	sid, err := n.called(ctx, id)
@@ -138,7 +167,7 @@ func unknownSession(id string) error {
 
 // Stop asks a session to end. One that has ended is done.
 func (n *Node) Stop(ctx context.Context, c console.Caller, id string) error {
-	if err := n.mayAsk(c); err != nil {
+	if err := n.mayLook(c); err != nil {
 		return err
 	}
 	sid, err := n.called(ctx, id)
@@ -160,6 +189,10 @@ func (n *Node) Stop(ctx context.Context, c console.Caller, id string) error {
 func (n *Node) Shutdown(_ context.Context, c console.Caller) error {
 	if err := n.mayAsk(c); err != nil {
 		return err
+	}
+	if n.o.Deputy != nil {
+		return &api.Problem{Code: "not-allowed", Sentence: "this node serves other people too: root ends it", Exit: 1,
+			Hint: "`mojoup-node session stop ID` ends a session of yours"}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

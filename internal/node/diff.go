@@ -220,6 +220,7 @@ func (n *Node) quarantineSpec(ctx context.Context, c console.Caller, repository 
 	if err != nil {
 		return sandbox.Spec{}, fmt.Errorf("making an authority: %w", err)
 	}
+	c = n.within(c)
 	person := host.Person(c.UID, c.GID, nil)
 	person.Home = home
 	made, err := plan.Make(plan.Input{

@@ -84,7 +84,7 @@ func (l *life) keep(ctx context.Context) {
 
 // Events gives the log of a session, live or past, to emit.
 func (n *Node) Events(ctx context.Context, c console.Caller, id string, follow bool, emit func([]api.Event) error) error {
-	if err := n.mayAsk(c); err != nil {
+	if err := n.mayLook(c); err != nil {
 		return err
 	}
 	sid, err := n.called(ctx, id)

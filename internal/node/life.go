@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,7 @@ func (n *Node) Run(ctx context.Context, c console.Caller, req api.RunRequest, s 
 	if err := n.mayAsk(c); err != nil {
 		return refused(err)
 	}
+	c = n.within(c)
 	hub := newHub(req.Terminal, req.Detach)
 	l := &life{
 		n: n, id: session.New(), req: req, client: hub, hub: hub, diary: newDiary(), caller: c, begun: time.Now(),
@@ -80,8 +82,31 @@ func (n *Node) mayAsk(c console.Caller) error {
 	if c.UID == n.uid {
 		return nil
 	}
+	if n.o.Deputy != nil {
+		return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("that is for user %s alone to do", n.user.Username), Exit: 125,
+			Hint: "root may list, show and stop what belongs to others"}
+	}
 	return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("this node serves user %s only", n.user.Username), Exit: 125,
 		Hint: "run your own node: `mojoup-node run` starts one"}
+}
+
+// mayLook lets in root as well where the node is a part of root's: to see what
+// lives and what lived, and to end it. It shows or does nothing inside.
+func (n *Node) mayLook(c console.Caller) error {
+	if c.UID == 0 && n.o.Deputy != nil {
+		return nil
+	}
+	return n.mayAsk(c)
+}
+
+// within is a caller as the node can make them inside: without privilege a
+// user namespace has no other group than the node's own, whatever group the
+// caller has taken for a while (newgrp).
+func (n *Node) within(c console.Caller) console.Caller {
+	if n.uid != 0 {
+		c.GID = os.Getgid()
+	}
+	return c
 }
 
 func (l *life) stop(why error) { l.cancel(why) }
@@ -100,8 +125,8 @@ func (l *life) run(ctx context.Context) api.Ended {
 	// end that has begun.
 	hurry := context.AfterFunc(ctx, func() { l.client.Hurry(l.n.o.Times.HangUp) })
 	defer hurry()
-	p, ticket, err := l.admitted(ctx)
-	defer ticket.Release() // when nothing is left of it
+	p, release, err := l.admitted(ctx)
+	defer release() // when nothing is left of it
 	if err == nil {
 		p, err = bounded(ctx, l.n.o.Times.Patience, func() (prepared, error) { return l.plan(ctx, p) }, nil)
 	}

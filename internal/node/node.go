@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -17,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mojoup/mojoup-node/internal/admission"
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/internal/guardwatch"
@@ -54,8 +54,23 @@ type Options struct {
 	Listener net.Listener
 	// Ready is called once the socket answers, if not nil.
 	Ready func()
+	// Deputy is set where the node is one person's part of a system node.
+	Deputy *Deputy
 	// Times bound how long ends take.
 	Times Times
+}
+
+// A Deputy is what a node has of the system node that it is a part of.
+type Deputy struct {
+	// Door is where all people's sessions pass.
+	Door Door
+	// Socket is the one that people know.
+	Socket string
+	// Private are the system node's own files and directories.
+	Private []string
+	// Retire is asked before a node that has lingered ends: false means that
+	// somebody is on the way to it.
+	Retire func(ctx context.Context) bool
 }
 
 // Node is one running daemon.
@@ -65,7 +80,7 @@ type Node struct {
 	store      *store.Store
 	proxy      *egress.Proxy
 	guards     *guardwatch.Watcher
-	door       *admission.Door
+	door       Door
 	uid        int
 	user       *user.User
 	since      time.Time
@@ -90,6 +105,7 @@ type Node struct {
 	changed  chan struct{} // closed and replaced when a session begins or ends
 	repaired []string
 	ends     []store.Session // that could not be written down yet, the oldest first
+	left     bool            // something is in the journal, now that the node has ended
 	end      context.CancelCauseFunc
 }
 
@@ -99,7 +115,7 @@ func New(o Options) (*Node, error) {
 		return nil, errors.New("BUG: node without settings, checks or engines")
 	}
 	o.Times = o.Times.orDefault()
-	door, err := newDoor(o.Settings)
+	door, err := o.door()
 	if err != nil {
 		return nil, err
 	}
@@ -123,10 +139,7 @@ var errAsked = errors.New("asked to end")
 // Serve serves until ctx ends, the node is asked to end, or has lingered long
 // enough; then it ends its sessions and returns when all are gone.
 func (n *Node) Serve(ctx context.Context) error {
-	if err := makePlaces(n.o.Paths); err != nil {
-		return err
-	}
-	lock, err := hold(n.o.Paths.Lock())
+	lock, err := Hold(n.o.Paths)
 	if err != nil {
 		return err
 	}
@@ -153,6 +166,9 @@ func (n *Node) Serve(ctx context.Context) error {
 // takeLeave takes a node that has left nothing out of the register.
 func (n *Node) takeLeave(ctx context.Context) {
 	pending, err := n.store.Pending(ctx)
+	n.mu.Lock()
+	n.left = err != nil || len(pending) > 0 || len(n.ends) > 0
+	n.mu.Unlock()
 	if err == nil && len(pending) == 0 {
 		err = n.o.Paths.Leave()
 	}
@@ -164,9 +180,7 @@ func (n *Node) takeLeave(ctx context.Context) {
 // open makes the parts that outlive a session.
 func (n *Node) open(ctx context.Context) (err error) {
 	n.since = time.Now()
-	if n.user, err = user.LookupId(strconv.Itoa(n.uid)); err != nil {
-		return fmt.Errorf("looking up the user %d of this node: %w", n.uid, err)
-	}
+	n.user = whois(n.uid)
 	if n.store, err = store.Open(ctx, n.o.Paths.State, store.Options{}); err != nil {
 		return err
 	}
@@ -176,6 +190,16 @@ func (n *Node) open(ctx context.Context) (err error) {
 		_ = n.store.Close()
 	}
 	return err
+}
+
+// whois is the user of a uid. One whom no list names has a number and no home
+// but that which a caller's HOME says.
+func whois(uid int) *user.User {
+	id := strconv.Itoa(uid)
+	if u, err := user.LookupId(id); err == nil {
+		return u
+	}
+	return &user.User{Uid: id, Gid: strconv.Itoa(os.Getgid()), Username: id}
 }
 
 // clearSocket removes a dead node's socket: the lock is held. Anything that is
@@ -199,17 +223,23 @@ func (n *Node) listen() (net.Listener, error) {
 	if n.o.Listener != nil {
 		return n.o.Listener, nil
 	}
-	if err := clearSocket(n.o.Paths); err != nil {
+	return Listen(n.o.Paths, 0o600)
+}
+
+// Listen makes the socket of paths for whom the mode lets. The lock must be
+// held.
+func Listen(paths config.Paths, mode fs.FileMode) (net.Listener, error) {
+	if err := clearSocket(paths); err != nil {
 		return nil, err
 	}
-	path := n.o.Paths.Socket()
+	path := paths.Socket()
 	ln, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		_ = ln.Close()
-		return nil, fmt.Errorf("closing %s to others: %w", path, err)
+		return nil, fmt.Errorf("saying who may connect to %s: %w", path, err)
 	}
 	return ln, nil
 }
@@ -273,18 +303,28 @@ func (n *Node) configured() capability.Engine {
 	return capability.Engine(n.o.Settings.String(config.SandboxEngine))
 }
 
+// retireAgain is how soon a deputy that may not end yet asks again.
+const retireAgain = time.Second
+
 // linger ends the node once it has had no session for long enough.
 func (n *Node) linger(ctx context.Context) {
+	retired := false
 	for {
 		n.mu.Lock()
 		changed, busy, left := n.changed, len(n.live) > 0, n.o.Linger-time.Since(n.idle)
-		if !busy && left <= 0 {
+		if !busy && left <= 0 && (retired || n.o.Deputy == nil) {
 			n.stopping = true // under the lock: no session begins any more
 			n.end(errEnough)
 			n.mu.Unlock()
 			return
 		}
 		n.mu.Unlock()
+		if !busy && left <= 0 {
+			if retired = n.o.Deputy.Retire(ctx); retired {
+				continue
+			}
+			left = retireAgain
+		}
 		var due <-chan time.Time
 		if !busy {
 			due = time.After(left)

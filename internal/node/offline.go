@@ -24,10 +24,7 @@ func (o Offline) with(ctx context.Context, ask func(*store.Store) error) error {
 	if _, err := os.Lstat(filepath.Join(o.paths.State, store.FileName)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err := makePlaces(o.paths); err != nil {
-		return err
-	}
-	lock, err := hold(o.paths.Lock())
+	lock, err := Hold(o.paths)
 	if err != nil {
 		return err
 	}

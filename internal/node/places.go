@@ -9,6 +9,15 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 )
 
+// Hold makes the directories of a node and takes the lock that makes it the
+// only one of them, until the file is closed. It fails with ErrRunning.
+func Hold(p config.Paths) (*os.File, error) {
+	if err := makePlaces(p); err != nil {
+		return nil, err
+	}
+	return hold(p.Lock())
+}
+
 // makePlaces makes the directories of a node that runs. One empty directory
 // serves all sessions, because each mounts in a namespace of its own.
 func makePlaces(p config.Paths) error {

@@ -129,7 +129,11 @@ func (n *Node) home(env []string) string {
 // private are the node's own file and directories.
 func (n *Node) private() []string {
 	p := n.o.Paths
-	return []string{p.Config, p.State, p.Runtime}
+	own := []string{p.Config, p.State, p.Runtime}
+	if n.o.Deputy != nil {
+		own = append(own, n.o.Deputy.Private...)
+	}
+	return own
 }
 
 func given(r api.RunRequest) *effective.Text {

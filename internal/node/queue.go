@@ -21,8 +21,8 @@ import (
 // errInterrupted ends a session whose person did not want to wait any longer.
 var errInterrupted = errors.New("it was interrupted while it waited for a slot")
 
-// slots is the kind of start that a session is.
-const slots admission.Kind = "session"
+// Slots is the kind of start that a session is.
+const Slots admission.Kind = "session"
 
 const (
 	// mayWait is how many sessions may wait. Each is a person, or a script of
@@ -35,32 +35,58 @@ const (
 	warm = 30 * time.Second
 )
 
-// newDoor is where every start of this node passes.
-func newDoor(settings *config.Config) (*admission.Door, error) {
+// A Door lets sessions in: this node's own, or that of the system node that it
+// is a part of.
+type Door interface {
+	// Enter waits until r may start, as [admission.Door.Enter] does. Without an
+	// error release must be called.
+	Enter(ctx context.Context, r admission.Request, tell func(admission.Place)) (release func(), err error)
+	// Queue is who waits here.
+	Queue() []admission.Waiting
+}
+
+// NewDoor is where every start of a node passes that serves so many people.
+func NewDoor(settings *config.Config, people int) (*admission.Door, error) {
 	most := min(settings.Int(config.SandboxMaxSessions), math.MaxInt32)
 	return admission.New(admission.Options{
 		Kinds: map[admission.Kind]admission.Limits{
-			slots: {Max: int(most), Queue: mayWait, One: "session", Many: "sessions", Setting: config.SandboxMaxSessions},
+			Slots: {Max: int(most), Queue: mayWait * people, One: "session", Many: "sessions", Setting: config.SandboxMaxSessions},
 		},
 		Memory: admission.Memory{Read: admission.ReadMemory, Need: needed, Warm: warm},
 	})
 }
 
+// ownDoor is a door within this process.
+type ownDoor struct{ *admission.Door }
+
+func (d ownDoor) Enter(ctx context.Context, r admission.Request, tell func(admission.Place)) (func(), error) {
+	t, err := d.Door.Enter(ctx, r, tell)
+	return t.Release, err
+}
+
+func (o Options) door() (Door, error) {
+	if o.Deputy != nil {
+		return o.Deputy.Door, nil
+	}
+	d, err := NewDoor(o.Settings, 1)
+	return ownDoor{d}, err
+}
+
 // admitted is what is known of the session once it may start. What was looked
 // at before a wait may have changed: the work tree may be gone, the policy
 // another. Then all of it is looked at again, with the slot held.
-func (l *life) admitted(ctx context.Context) (p prepared, t *admission.Ticket, err error) {
+func (l *life) admitted(ctx context.Context) (p prepared, release func(), err error) {
 	consider := func() (prepared, error) { return l.consider(ctx) }
 	if p, err = bounded(ctx, l.n.o.Times.Patience, consider, nil); err != nil {
-		return p, nil, err
+		return p, func() {}, err
 	}
-	t, waited, err := l.admit(ctx, p)
+	release, waited, err := l.admit(ctx, p)
 	if err == nil && waited {
 		if p, err = bounded(ctx, l.n.o.Times.Patience, consider, nil); err != nil {
 			err = l.goneMeanwhile(err)
 		}
 	}
-	return p, t, err
+	return p, release, err
 }
 
 // goneMeanwhile is err, said better where what was asked for was removed while
@@ -78,15 +104,16 @@ func (l *life) goneMeanwhile(err error) error {
 }
 
 // admit waits until the session may start, tells its person why it waits, and
-// reports whether it did. The ticket must be released on every path.
-func (l *life) admit(ctx context.Context, p prepared) (t *admission.Ticket, waited bool, err error) {
-	req := admission.Request{ID: string(l.id), User: l.caller.UID, Kind: slots}
+// reports whether it did. What it returns must be called on every path: it
+// gives the slot back, where there is one.
+func (l *life) admit(ctx context.Context, p prepared) (release func(), waited bool, err error) {
+	req := admission.Request{ID: string(l.id), User: l.caller.UID, Kind: Slots}
 	if most := p.limits.Memory; most > 0 && most < needed {
 		req.Memory = most
 	}
 	var watch sync.WaitGroup
 	over := make(chan struct{})
-	t, err = l.n.door.Enter(ctx, req, func(place admission.Place) {
+	release, err = l.n.door.Enter(ctx, req, func(place admission.Place) {
 		if !waited {
 			waited = true
 			l.queued(p)
@@ -105,7 +132,10 @@ func (l *life) admit(ctx context.Context, p prepared) (t *admission.Ticket, wait
 	if err == nil && waited {
 		l.client.Notice("a slot is free")
 	}
-	return t, waited, err
+	if release == nil {
+		release = func() {}
+	}
+	return release, waited, err
 }
 
 // heed is the client's signals while the session waits: there is no command

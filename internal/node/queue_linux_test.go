@@ -58,7 +58,7 @@ func TestB63AStuckSessionGivesItsSlotBack(t *testing.T) {
 			if end, err := waits.end(t); err != nil || end.Code != 0 {
 				t.Errorf("%v, %+v: %s", err, end, waits.out)
 			}
-			if n := r.node.door.Running(slots); n != 0 {
+			if n := r.node.door.(ownDoor).Running(Slots); n != 0 {
 				t.Errorf("%d slots are held by nobody", n)
 			}
 		})
@@ -137,7 +137,7 @@ func TestB65StatusAndSlotsAreOne(t *testing.T) {
 	crowd.Wait()
 	awaitStatus(t, r.client, func(s api.Status) bool { return len(s.Sessions) == 0 && len(s.Queue) == 0 })
 	awaitAllGone(r.node) // one that was just let in has no name in the status yet
-	if n := r.node.door.Running(slots); n != 0 {
+	if n := r.node.door.(ownDoor).Running(Slots); n != 0 {
 		t.Errorf("%d slots are held by nobody", n)
 	}
 	if waited.Load() == 0 || ran.Load() == 0 {

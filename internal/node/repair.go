@@ -121,6 +121,14 @@ func (n *Node) sweepLeftovers(ctx context.Context) {
 	}
 }
 
+// Left reports, once Serve has returned, whether something could not be undone
+// or written down: the next start tries again.
+func (n *Node) Left() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.left
+}
+
 // leftovers are the undo of sessions that have ended.
 func (n *Node) leftovers(ctx context.Context) ([]store.JournalEntry, error) {
 	pending, err := n.store.Pending(ctx)
@@ -158,10 +166,7 @@ func sweeper(engines map[string]sandbox.Engine, t Times) sweep {
 // and what it could not do, and fails with ErrRunning where a node holds the
 // runtime directory.
 func CleanUp(ctx context.Context, paths config.Paths, engines map[string]sandbox.Engine) (done, left []string, err error) {
-	if err := makePlaces(paths); err != nil {
-		return nil, nil, err
-	}
-	lock, err := hold(paths.Lock())
+	lock, err := Hold(paths)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -47,7 +47,13 @@ func (l *look) findNodes(ctx context.Context) {
 		l.nodes = append(l.nodes, n)
 		l.read(ctx, n)
 	}
-	for _, dir := range listening() {
+	also := listening()
+	if system := l.o.Paths.OrSystem; system != "" { // it may carry sessions of this user
+		if _, err := os.Lstat(system); err == nil {
+			also = append(also, filepath.Dir(system))
+		}
+	}
+	for _, dir := range also {
 		if !slices.ContainsFunc(l.nodes, func(n *node) bool { return n.Runtime == dir }) {
 			l.nodes = append(l.nodes, &node{Node: Node{Runtime: dir}, carries: map[string]bool{}, knows: map[string]bool{}})
 		}

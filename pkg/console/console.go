@@ -143,7 +143,7 @@ type callerKey struct{}
 // connection. A connection whose peer the kernel does not name has no caller,
 // and each of its requests is refused.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
-	if c, ok := peer(conn); ok {
+	if c, ok := Peer(conn); ok {
 		return context.WithValue(ctx, callerKey{}, c)
 	}
 	return ctx
@@ -220,7 +220,7 @@ func (h handler) problem(err error) *api.Problem {
 
 func status(p *api.Problem) int {
 	switch {
-	case p.Code == "not-a-client" || p.Code == "not-allowed":
+	case p.Code == "not-a-client" || p.Code == "not-allowed" || p.Code == api.CodeNotServed:
 		return http.StatusForbidden
 	case p.Code == "unknown-request" || p.Code == "unknown-session":
 		return http.StatusNotFound

@@ -4,19 +4,20 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// peer asks the kernel who connected. A peer in another user namespace is
+// Peer asks the kernel who connected. A peer in another user namespace is
 // refused: its uid was translated on the way and may be anybody's there, as
 // when the socket is mounted into a container.
-func peer(conn net.Conn) (Caller, bool) {
-	uc, ok := conn.(*net.UnixConn)
-	if !ok {
+func Peer(conn net.Conn) (Caller, bool) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok || conn.LocalAddr().Network() != "unix" {
 		return Caller{}, false
 	}
-	raw, err := uc.SyscallConn()
+	raw, err := sc.SyscallConn()
 	if err != nil {
 		return Caller{}, false
 	}
@@ -35,8 +36,9 @@ func peer(conn net.Conn) (Caller, bool) {
 	switch {
 	case err == nil && theirs != ours:
 		return Caller{}, false
-	case err != nil && int(cred.Uid) == os.Geteuid():
-		// One of our own can be looked at, unless it hides or has ended.
+	case err != nil && (int(cred.Uid) == os.Geteuid() || os.Geteuid() == 0):
+		// One of our own can be looked at, and root looks at everybody's,
+		// unless it hides or has ended.
 		return Caller{}, false
 	}
 	// Another uid's may not be looked at; whether that uid may call is the

@@ -33,6 +33,9 @@ type Status struct {
 	// Leftovers are what could not be undone yet of sessions that have ended;
 	// never null. The node tries again every minute and when it starts.
 	Leftovers []string `json:"leftovers"`
+	// Unheard are people whose part of a system node gave root no answer, with
+	// the reason: sessions of theirs may be missing.
+	Unheard []string `json:"unheard,omitempty"`
 }
 
 // Waiting is one who waits for a slot.
@@ -58,6 +61,13 @@ type Node struct {
 	Version string    `json:"version,omitempty"`
 	Socket  string    `json:"socket"`
 	Linger  bool      `json:"linger,omitempty"` // ends by itself after its last session
+	// System is true for a node that serves other people than the one who
+	// started it. What it answers is about the sessions of who asks, or about
+	// everybody's where that is root.
+	System bool `json:"system,omitempty"`
+	// Refused is why the system node was not asked, where that is what a
+	// person would have asked next.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Verdict is the answer to "can this machine sandbox agents?".
@@ -283,6 +293,10 @@ const CodeApproval = "approval-needed"
 // CodeEnvironment is the Problem code of an ordinary process whose request
 // came without the caller's whole environment.
 const CodeEnvironment = "environment-needed"
+
+// CodeNotServed is the Problem code of a system node that does not serve the
+// caller.
+const CodeNotServed = "not-served"
 
 // CodeStopping is the Problem code of a node that is ending and takes no new
 // session: nothing was begun.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -37,11 +36,7 @@ func wanted(l sandbox.Limits) cgroup.Limits {
 }
 
 // findGroups looks for the control groups that this process may use.
-func findGroups() *cgroup.Host {
-	return cgroup.Find(os.DirFS("/"), func(file string) error {
-		return unix.Faccessat(unix.AT_FDCWD, file, unix.W_OK, unix.AT_EACCESS)
-	})
-}
+func findGroups() *cgroup.Host { return cgroup.Here() }
 
 // bound makes the control group of a sandbox. What cannot be bounded by it is
 // no error: the sandbox says so.

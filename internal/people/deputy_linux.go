@@ -1,0 +1,322 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/internal/admission"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+)
+
+// ErrBrokerGone ends a deputy whose broker has died.
+var ErrBrokerGone = errors.New("the system node has died")
+
+// ErrTold ends a deputy whose broker has told it to end.
+var ErrTold = errors.New("the system node ends")
+
+// Deputy is a deputy's end of the pair.
+type Deputy struct {
+	Hello Hello
+	link  *link
+	ended chan struct{} // closed once err is set
+	err   error
+	retry chan bool // answers to retire
+
+	mu       sync.Mutex // guards what follows
+	arrived  *sync.Cond // of conns, or that there come no more
+	conns    []net.Conn
+	closed   bool
+	received int // connections ever
+	open     int // of them, those that are not closed yet
+	asks     map[string]*ask
+	order    []string // ids of asks by arrival
+}
+
+// ask is one start at the door of the broker.
+type ask struct {
+	waiting admission.Waiting
+	told    chan admission.Place // the newest place
+	in      chan error           // nil: let in
+}
+
+// Join takes this process's end of the pair and waits for hello. From here on
+// nobody may look into this process, which a deputy shares with its person's
+// other programs, nor does it leave its memory in a file (H21).
+func Join() (*Deputy, error) {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("hiding this process: %w", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return nil, fmt.Errorf("forbidding core files: %w", err)
+	}
+	if _, err := unix.GetsockoptInt(pairAt, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+		return nil, errors.New("a deputy is started by a system node only")
+	}
+	unix.CloseOnExec(pairAt)
+	l, err := newLink(os.NewFile(pairAt, "broker"))
+	if err != nil {
+		return nil, err
+	}
+	r := l.reader(true)
+	m, f, err := r.next()
+	if f != nil {
+		_ = f.Close()
+	}
+	if err != nil || m.Kind != kindHello || m.Hello == nil {
+		l.close()
+		return nil, fmt.Errorf("waiting for the system node's word: %w", errors.Join(err, ErrBrokerGone))
+	}
+	d := &Deputy{Hello: *m.Hello, link: l, ended: make(chan struct{}), retry: make(chan bool, 1), asks: map[string]*ask{}}
+	d.arrived = sync.NewCond(&d.mu)
+	go d.take(r)
+	return d, nil
+}
+
+// Context ends with ErrTold or ErrBrokerGone, or with ctx.
+func (d *Deputy) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-d.ended:
+			cancel(d.err)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// Ready tells that connections are served, Failed why they never will be.
+func (d *Deputy) Ready() { _ = d.link.send(message{Kind: kindReady}, nil) }
+
+// Failed is the other outcome of a start.
+func (d *Deputy) Failed(p *api.Problem) { _ = d.link.send(message{Kind: kindFailed, Problem: p}, nil) }
+
+// Tidied tells what was undone and what could not be.
+func (d *Deputy) Tidied(did, left []string) {
+	m := message{Kind: kindTidied, Did: did, Left: left}
+	if d.link.send(m, nil) != nil { // too much to tell
+		m.Did, m.Left = []string{fmt.Sprintf("%d things were undone", len(did))}, left[:min(len(left), 100)]
+		_ = d.link.send(m, nil)
+	}
+}
+
+// take takes packets until the broker ends them.
+func (d *Deputy) take(r *reader) {
+	for {
+		m, f, err := r.next()
+		if err != nil {
+			d.end(ErrBrokerGone)
+			return
+		}
+		d.did(m, f)
+	}
+}
+
+func (d *Deputy) did(m message, f *os.File) {
+	switch {
+	case m.Kind == kindConnection && f != nil:
+		d.connection(f)
+		return
+	case f != nil:
+		_ = f.Close()
+	}
+	switch m.Kind {
+	case kindPlace, kindIn, kindRefused:
+		d.answered(m)
+	case kindRetire:
+		d.retry <- m.Yes
+	case kindEnd:
+		d.end(ErrTold)
+	}
+}
+
+func (d *Deputy) end(why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = why
+		close(d.ended)
+	}
+}
+
+func (d *Deputy) connection(f *os.File) {
+	conn, err := connOf(f)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.received++
+	if err != nil || d.closed {
+		if err == nil {
+			_ = conn.Close()
+		}
+		return
+	}
+	d.open++
+	d.conns = append(d.conns, &counted{UnixConn: conn, d: d})
+	d.arrived.Signal()
+}
+
+// counted is a connection that is open until it is closed.
+type counted struct {
+	*net.UnixConn
+	d    *Deputy
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() {
+		c.d.mu.Lock()
+		defer c.d.mu.Unlock()
+		c.d.open--
+	})
+	return c.UnixConn.Close()
+}
+
+// Listener yields the connections that are handed over.
+func (d *Deputy) Listener() net.Listener { return listener{d} }
+
+type listener struct{ d *Deputy }
+
+func (l listener) Accept() (net.Conn, error) {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	for len(l.d.conns) == 0 && !l.d.closed {
+		l.d.arrived.Wait()
+	}
+	if l.d.closed {
+		return nil, net.ErrClosed
+	}
+	c := l.d.conns[0]
+	l.d.conns = l.d.conns[1:]
+	return c, nil
+}
+
+func (l listener) Close() error {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	l.d.closed = true
+	for _, c := range l.d.conns {
+		_ = c.(*counted).UnixConn.Close()
+	}
+	l.d.conns = nil
+	l.d.arrived.Broadcast()
+	return nil
+}
+
+func (l listener) Addr() net.Addr {
+	return &net.UnixAddr{Name: l.d.Hello.Socket, Net: "unix"}
+}
+
+// Retire asks for leave to end. Yes means that no connection is on the way: the
+// broker has handed over no more than have come, all of them are closed, and it
+// hands over no more.
+func (d *Deputy) Retire(ctx context.Context) bool {
+	d.mu.Lock()
+	open, received := d.open, d.received
+	d.mu.Unlock()
+	if open > 0 || d.link.send(message{Kind: kindRetire, Count: received}, nil) != nil {
+		return false
+	}
+	select {
+	case yes := <-d.retry:
+		return yes
+	case <-d.ended:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Enter waits at the broker's door as [admission.Door.Enter] does at one.
+func (d *Deputy) Enter(ctx context.Context, r admission.Request, tell func(admission.Place)) (release func(), err error) {
+	a := &ask{waiting: admission.Waiting{Request: r}, told: make(chan admission.Place, 1), in: make(chan error, 1)}
+	d.mu.Lock()
+	d.asks[r.ID] = a
+	d.order = append(d.order, r.ID)
+	d.mu.Unlock()
+	leave := sync.OnceFunc(func() {
+		d.forget(r.ID)
+		_ = d.link.send(message{Kind: kindLeave, ID: r.ID}, nil)
+	})
+	if err := d.link.send(message{Kind: kindEnter, ID: r.ID, Memory: r.Memory}, nil); err != nil {
+		leave()
+		return nil, ErrBrokerGone
+	}
+	for {
+		select {
+		case err := <-a.in:
+			if err != nil {
+				leave()
+				return nil, err
+			}
+			d.forget(r.ID)
+			return leave, nil
+		case p := <-a.told:
+			if tell != nil {
+				tell(p)
+			}
+		case <-d.ended:
+			leave()
+			return nil, d.err
+		case <-ctx.Done():
+			leave()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (d *Deputy) forget(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.asks, id)
+	d.order = slices.DeleteFunc(d.order, func(other string) bool { return other == id })
+}
+
+// answered is what the broker says of an ask. Both channels have room for one
+// and are written by this goroutine only, so that it never waits.
+func (d *Deputy) answered(m message) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.asks[m.ID]
+	switch {
+	case a == nil:
+	case m.Kind == kindPlace && m.Place != nil:
+		a.waiting.Place = *m.Place
+		select {
+		case <-a.told: // an older one that nobody has heard
+		default:
+		}
+		a.told <- *m.Place
+	case m.Kind == kindIn:
+		a.answer(nil)
+	case m.Kind == kindRefused && m.Problem != nil:
+		a.answer(m.Problem)
+	}
+}
+
+// answer takes the first one only.
+func (a *ask) answer(err error) {
+	select {
+	case a.in <- err:
+	default:
+	}
+}
+
+// Queue is who waits of this person, with the places among all that they were
+// told last.
+func (d *Deputy) Queue() []admission.Waiting {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := []admission.Waiting{}
+	for _, id := range d.order {
+		if w := d.asks[id].waiting; w.Place.Number > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
+}

@@ -1,0 +1,398 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mojoup/mojoup-node/internal/admission"
+	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
+)
+
+// errRetired says that a deputy takes no more connections; errDead that it took
+// none.
+var (
+	errRetired = errors.New("the deputy is about to end")
+	errDead    = errors.New("the deputy has died")
+)
+
+// deputy is a broker's side of one process.
+type deputy struct {
+	b     *Broker
+	who   Person
+	log   *slog.Logger
+	ready chan struct{} // closed once it answers or failed is set
+	gone  chan struct{} // closed once nothing of it is left
+
+	mends  bool  // it was started because another one died
+	failed error // why it never answered; read once ready is closed
+
+	handing sync.Mutex // guards handed; before mu, and held while a packet is sent
+	handed  int        // connections
+
+	mu      sync.Mutex // guards what follows; others wait for it, so nothing slow happens under it
+	link    *link      // nil until it has been started
+	cmd     *exec.Cmd
+	retired bool // no more connections are handed over
+	told    bool // to end
+	tickets map[string]*ticket
+}
+
+// ticket is one start at the door of all, or behind it.
+type ticket struct {
+	drop context.CancelFunc
+	in   bool
+}
+
+func newDeputy(b *Broker, who Person) *deputy {
+	return &deputy{
+		b: b, who: who, log: b.log.With("user", who.Name), ready: make(chan struct{}), gone: make(chan struct{}),
+		tickets: map[string]*ticket{},
+	}
+}
+
+// startWithin is how long a deputy may take to answer. It waits for a
+// predecessor that is still ending its sessions.
+const startWithin = 90 * time.Second
+
+// run carries a deputy from its start to where nothing is left of it.
+func (d *deputy) run(ctx context.Context) {
+	answered := sync.OnceFunc(func() { close(d.ready) })
+	state, err := d.live(ctx, answered)
+	switch {
+	case err != nil:
+		d.log.Error("deputy", "err", err)
+		if d.failed == nil {
+			d.failed = d.notStarted()
+		}
+	case state.Success():
+		d.b.places.end(d.who)
+	}
+	d.mu.Lock()
+	d.retired = true
+	d.mu.Unlock()
+	died := err == nil && !state.Success() && state.ExitCode() != ExitLeft
+	if died {
+		d.log.Error("deputy died", "state", state.String())
+	}
+	d.leave(ctx, died)
+	answered()
+	close(d.gone)
+}
+
+func (d *deputy) notStarted() *api.Problem {
+	return &api.Problem{Code: "deputy-failed", Sentence: "the system node could not begin to serve " + d.who.Name, Exit: fault.ExitCannotRun,
+		Hint: "the log of the system node has the details"}
+}
+
+// leave takes the deputy off the list. One that died while it served is followed
+// by another, which undoes what it left; where that one dies too, the next is
+// started by who asks for something.
+func (d *deputy) leave(ctx context.Context, died bool) {
+	d.b.mu.Lock()
+	defer d.b.mu.Unlock()
+	delete(d.b.deputies, d.who.UID)
+	if died && !d.mends && !d.b.stopping {
+		d.b.begin(ctx, d.who).mends = true
+	}
+}
+
+// live starts the process and serves it until it has ended. An error says that
+// it never answered.
+func (d *deputy) live(ctx context.Context, answered func()) (*os.ProcessState, error) {
+	group, hello, err := d.prepare()
+	if err != nil {
+		return nil, err
+	}
+	defer group.Release()
+	cmd, l, err := start(d.who, group, d.log)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	d.started(cmd, l)
+	late := time.AfterFunc(startWithin, func() {
+		select {
+		case <-d.ready:
+		default:
+			d.log.Error("deputy does not answer", "within", startWithin)
+			_ = cmd.Process.Kill()
+		}
+	})
+	defer late.Stop()
+	served := false
+	if err := l.send(message{Kind: kindHello, Hello: &hello}, nil); err == nil {
+		served = d.serve(ctx, l, answered)
+	}
+	d.releaseAll()
+	dead := time.AfterFunc(d.b.o.Patient, func() { _ = cmd.Process.Kill() })
+	defer dead.Stop()
+	_ = cmd.Wait() // its outcome is in ProcessState
+	if !served {
+		return cmd.ProcessState, errors.Join(errDead, fmt.Errorf("it ended with %v", cmd.ProcessState))
+	}
+	return cmd.ProcessState, nil
+}
+
+// prepare makes what a deputy finds: its directories, its control group.
+func (d *deputy) prepare() (*cgroup.Group, Hello, error) {
+	o := d.b.o
+	state, runtime, err := d.b.places.of(d.who)
+	if err != nil {
+		return nil, Hello{}, err
+	}
+	if err := d.b.places.begin(d.who); err != nil {
+		return nil, Hello{}, err
+	}
+	group, err := d.b.groups.Delegate(d.groupName(), d.who.UID, d.who.GID)
+	if err != nil {
+		d.log.Warn("limits of this person will be weaker", "err", err)
+	}
+	return group, Hello{
+		Person: d.who, State: state, Runtime: runtime, Config: o.Config, Socket: o.Socket,
+		Private: o.Private, Settings: o.Settings, Linger: o.Linger,
+	}, nil
+}
+
+// groupName is the same at every start, so that what a dead deputy left is
+// found, and another one for each system node of a machine.
+func (d *deputy) groupName() string {
+	of := fnv.New32a()
+	_, _ = of.Write([]byte(d.b.o.State))
+	return fmt.Sprintf("%d.%08x", d.who.UID, of.Sum32())
+}
+
+func (d *deputy) started(cmd *exec.Cmd, l *link) {
+	d.mu.Lock()
+	d.cmd, d.link = cmd, l
+	told := d.told
+	d.mu.Unlock()
+	d.log.Info("deputy started", "pid", cmd.Process.Pid)
+	if told { // meanwhile
+		_ = l.send(message{Kind: kindEnd}, nil)
+	}
+}
+
+// serve takes the deputy's packets until it is gone, and reports whether it ever
+// answered.
+func (d *deputy) serve(ctx context.Context, l *link, answered func()) (served bool) {
+	r := l.reader(false)
+	for {
+		m, _, err := r.next()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				d.log.Error("deputy", "err", err)
+				d.kill()
+			}
+			return served
+		}
+		switch m.Kind {
+		case kindReady:
+			served = true
+			answered()
+		case kindFailed:
+			if d.failed == nil && !served && m.Problem != nil {
+				d.failed = m.Problem
+			}
+		case kindEnter:
+			d.enter(ctx, m)
+		case kindLeave:
+			d.drop(m.ID)
+		case kindRetire:
+			_ = l.send(message{Kind: kindRetire, Yes: d.retire(m.Count)}, nil)
+		default:
+			d.log.Error("deputy says what it may not", "kind", m.Kind)
+			d.kill()
+			return served
+		}
+	}
+}
+
+func (d *deputy) kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.retired = true
+	if d.cmd != nil {
+		_ = d.cmd.Process.Kill()
+	}
+}
+
+func (d *deputy) ending() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.retired
+}
+
+// retire agrees to an end where everything that was handed over has arrived.
+func (d *deputy) retire(received int) bool {
+	d.handing.Lock()
+	defer d.handing.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if received != d.handed {
+		return false
+	}
+	d.retired = true
+	return true
+}
+
+// give hands a descriptor over. One that does not take it is dead or hangs.
+func (d *deputy) give(f *os.File) error {
+	d.handing.Lock()
+	defer d.handing.Unlock()
+	d.mu.Lock()
+	l, retired := d.link, d.retired
+	d.mu.Unlock()
+	if retired {
+		return errRetired
+	}
+	if err := l.send(message{Kind: kindConnection}, f); err != nil {
+		d.kill()
+		return errDead
+	}
+	d.handed++
+	return nil
+}
+
+// tellEnd tells the deputy to end, and ends it where it does not.
+func (d *deputy) tellEnd(ctx context.Context) {
+	d.mu.Lock()
+	d.told, d.retired = true, true
+	l := d.link
+	d.mu.Unlock()
+	if l != nil {
+		_ = l.send(message{Kind: kindEnd}, nil)
+	}
+	select {
+	case <-d.gone:
+	case <-time.After(d.b.o.Patient):
+		d.log.Error("deputy does not end", "within", d.b.o.Patient)
+		d.kill()
+	case <-ctx.Done():
+	}
+}
+
+// enter has one start wait at the door of all.
+func (d *deputy) enter(ctx context.Context, m message) {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &ticket{drop: cancel}
+	if !d.note(m.ID, t) {
+		cancel()
+		d.answer(message{Kind: kindRefused, ID: m.ID, Problem: tooMany})
+		return
+	}
+	d.b.tasks.Go(func() {
+		d.wait(ctx, m, t)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.tickets[m.ID] == t {
+			delete(d.tickets, m.ID)
+		}
+		cancel()
+	})
+}
+
+// note writes a ticket down, unless too many wait.
+func (d *deputy) note(id string, t *ticket) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	waiting := 0
+	for _, other := range d.tickets {
+		if !other.in {
+			waiting++
+		}
+	}
+	if id == "" || len(id) > 64 || d.tickets[id] != nil || waiting >= mayWait {
+		return false
+	}
+	d.tickets[id] = t
+	return true
+}
+
+var tooMany = &api.Problem{Code: "capacity", Sentence: "no more sessions of this person can be taken", Exit: fault.ExitCannotRun,
+	Hint: (*admission.FullError)(nil).Hint()}
+
+// wait holds one ticket from the door to its end.
+func (d *deputy) wait(ctx context.Context, m message, t *ticket) {
+	r := admission.Request{ID: m.ID, User: d.who.UID, Kind: d.b.o.Kind, Memory: m.Memory}
+	if r.Memory != 0 {
+		r.Memory = max(r.Memory, 1<<20)
+	}
+	slot, err := d.b.o.Door.Enter(ctx, r, func(p admission.Place) {
+		d.answer(message{Kind: kindPlace, ID: m.ID, Place: &p})
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			d.answer(message{Kind: kindRefused, ID: m.ID, Problem: fault.As(err).Problem()})
+		}
+		return
+	}
+	defer slot.Release()
+	d.mu.Lock()
+	t.in = true
+	d.mu.Unlock()
+	d.answer(message{Kind: kindIn, ID: m.ID})
+	<-ctx.Done()
+}
+
+func (d *deputy) answer(m message) {
+	d.mu.Lock()
+	l := d.link
+	d.mu.Unlock()
+	if l.send(m, nil) != nil {
+		d.kill() // dead already, or it takes nothing
+	}
+}
+
+// drop ends one ticket, whether it waits or is in.
+func (d *deputy) drop(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tickets[id]; t != nil {
+		t.drop()
+		delete(d.tickets, id)
+	}
+}
+
+func (d *deputy) releaseAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, t := range d.tickets {
+		t.drop()
+		delete(d.tickets, id)
+	}
+}
+
+// client asks this deputy as root.
+func (d *deputy) client() *client.Client {
+	return client.Over("the deputy of "+d.who.Name, func(context.Context) (net.Conn, error) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("making a pair of sockets: %w", err)
+		}
+		theirs := os.NewFile(uintptr(fds[1]), "theirs")
+		defer theirs.Close()
+		conn, err := connOf(os.NewFile(uintptr(fds[0]), "ours"))
+		if err != nil {
+			return nil, err
+		}
+		if err := d.give(theirs); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	})
+}
