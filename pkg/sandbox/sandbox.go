@@ -94,6 +94,17 @@ type Asker interface {
 	WhoAsked(remote net.Addr) (pid int, program string, ok bool)
 }
 
+// A Teller is a Sandbox that learns which system calls it refuses.
+type Teller interface {
+	// Refusals are those so far, one for each program and call, in the order of
+	// their first, and a channel that is closed when there is one more; that
+	// one of them was repeated only changes its numbers. There is a bounded
+	// number of them, whatever runs inside. They stay after the end.
+	//
+	// Attempts of Check are not among them.
+	Refusals() ([]Refusal, <-chan struct{})
+}
+
 // A Process is one command inside a sandbox.
 type Process interface {
 	// Wait returns when the command itself has ended, however many of its
@@ -318,6 +329,20 @@ type Fact struct {
 
 // Enforced is what was really enforced, as seen from inside.
 type Enforced []Fact
+
+// A Refusal is a system call that one program made inside and that was refused.
+type Refusal struct {
+	// Program is the name that the process goes by, which is its own choice.
+	// Empty where nobody knows, or too many had their calls refused.
+	Program string
+	PID     int       // inside, of the first; zero where nobody knows
+	Call    string    // as in "unshare"
+	Tried   string    // in words: "make a user namespace"
+	Answer  string    // the errno: "EPERM"
+	Count   int64     // how often
+	First   time.Time // and when
+	Last    time.Time
+}
 
 // Undo is one act that removes what a sandbox may leave, as data that outlives
 // the process. Kind belongs to the engine; the rest says on what.

@@ -22,6 +22,8 @@ type box struct {
 	bare     []string // files that could not be sheltered
 	bounds   *bounds  // nil until its limits are set
 	tries    *attack  // what its check tries
+	teller   *teller
+	notifier *child.Notifier // nil where the filter asks nobody
 
 	removing chan struct{}  // holds one token: Remove is done by one at a time
 	gone     chan struct{}  // closed when the helper has ended

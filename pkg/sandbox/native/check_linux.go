@@ -340,6 +340,8 @@ func (a *attack) spec(s sandbox.Spec) {
 // attack makes the attempts, and those that the Spec asks for, by a process
 // that is sealed as a command is.
 func (b *box) attack(ctx context.Context, a *attack) error {
+	b.teller.checking.Store(true)
+	defer b.teller.checking.Store(false)
 	findings, err := b.helper.Probe(ctx, a.probes)
 	if err != nil {
 		if errors.Is(err, child.ErrGone) {
@@ -368,6 +370,6 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 	if err := b.attack(ctx, b.tries); err != nil {
 		return nil, err
 	}
-	out := append(facts(b.spec, b.machine.abi), b.bounds.facts()...)
+	out := append(facts(b.spec, b.machine.abi, b.notifier != nil), b.bounds.facts()...)
 	return append(out, unshelteredFacts(b.bare)...), nil
 }

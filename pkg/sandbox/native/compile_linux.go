@@ -60,7 +60,7 @@ func compileRest(s sandbox.Spec, m machine) []child.Op {
 	return slices.Concat(
 		mountOps(s, m, s.Shared, len(s.Mounts)), unmountOps(s), protectOps(s), []child.Op{{Code: child.Pivot}},
 		limitOps(s, m), closeOps(s), ruleOps(s.Mounts[s.Shared:], m), []child.Op{{Code: child.Keep}},
-		[]child.Op{{Code: child.Seal}}, firstDomainOps(m), []child.Op{{Code: child.Filter, Blob: m.filter}},
+		[]child.Op{{Code: child.Seal}}, firstDomainOps(m), []child.Op{{Code: child.Filter, Flags: child.Notify, Blob: m.filter}},
 	)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
@@ -31,6 +32,8 @@ type Engine struct {
 	pins    pins
 	// pinning is the filter for sandboxes that are bound to processors.
 	pinning func() ([]byte, error)
+	told    map[int][]toldCall
+	floods  atomic.Int64 // sandboxes whose refused calls are slowed down
 }
 
 var _ sandbox.Engine = (*Engine)(nil)
@@ -53,12 +56,16 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	told, err := toldCalls(refusals())
+	if err != nil {
+		return nil, err
+	}
 	image, err := child.Load()
 	if err != nil {
 		return nil, err
 	}
 	return &Engine{
-		log: o.Log, image: image, groups: findGroups(),
+		log: o.Log, image: image, groups: findGroups(), told: told,
 		machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize, shares: findShares()},
 		pinning: sync.OnceValues(func() ([]byte, error) { return buildFilter(append(refusals(), affinity)) }),
 	}, nil
@@ -89,7 +96,7 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if err := validateIdentity(spec.Identity); err != nil {
 		return nil, err
 	}
-	b := &box{log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, removing: make(chan struct{}, 1), gone: make(chan struct{})}
+	b := &box{log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, removing: make(chan struct{}, 1), gone: make(chan struct{}), teller: newTeller(e.told, &e.floods)}
 	defer func() {
 		if err != nil {
 			_ = b.Remove(context.WithoutCancel(ctx))
@@ -108,7 +115,10 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 		return nil, err
 	}
 	b.tries = b.attacks()
-	if b.listener, err = b.helper.Ready(ctx); err != nil {
+	place, err := b.helper.Ready(ctx)
+	b.listener = place.Listener
+	b.listen(place.Notifier)
+	if err != nil {
 		return nil, b.bounds.tooSmall(err)
 	}
 	b.owned.Go(func() {

@@ -8,7 +8,7 @@ import (
 )
 
 // facts says what a sandbox of this Spec enforces once its check has passed.
-func facts(s sandbox.Spec, abi int) sandbox.Enforced {
+func facts(s sandbox.Spec, abi int, tells bool) sandbox.Enforced {
 	held := func(name, detail string) sandbox.Fact {
 		return sandbox.Fact{Name: name, Strength: sandbox.Held, Detail: detail}
 	}
@@ -16,6 +16,7 @@ func facts(s sandbox.Spec, abi int) sandbox.Enforced {
 		held("filesystem", fmt.Sprintf("only what was mounted exists; Landlock ABI %d beneath", abi)),
 		held("network", "a network namespace of its own with no interface but loopback; the only way out is "+s.Proxy),
 		held("system calls", "a seccomp filter; other machine types' calls kill, calls newer than it do not exist"),
+		refusedCalls(tells),
 		held("privileges", "no capabilities, none to be gained, no set-uid programs"),
 		held("processes", "a process namespace of its own; outside ones can be neither seen nor signalled"),
 		identity(s.Identity),
@@ -25,6 +26,14 @@ func facts(s sandbox.Spec, abi int) sandbox.Enforced {
 		out = append(out, held(sandbox.FactPaths, fmt.Sprintf("%d read-only or pinned by mounts", len(s.Protect))))
 	}
 	return out
+}
+
+// refusedCalls says whether anybody hears of what the filter refuses.
+func refusedCalls(tells bool) sandbox.Fact {
+	if tells {
+		return sandbox.Fact{Name: "refused calls", Strength: sandbox.Held, Detail: "named and counted, with the program that made them"}
+	}
+	return sandbox.Fact{Name: "refused calls", Strength: sandbox.Weaker, Detail: "refused all the same, but nobody is told of them: another program above this node listens to the filters of all below it"}
 }
 
 func identity(id sandbox.Identity) sandbox.Fact {

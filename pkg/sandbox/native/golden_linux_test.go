@@ -165,7 +165,7 @@ var opNames = map[child.Code]string{
 	child.Seal: "seal", child.Filter: "filter", child.Files: "files",
 }
 
-var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link"}
+var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link", "notify"}
 
 // TestGoldenRefusals shows the filter as a table, so that a change of it is
 // seen by whoever reviews one.
@@ -179,7 +179,11 @@ func TestGoldenRefusals(t *testing.T) {
 		for _, c := range r.when {
 			fmt.Fprintf(&out, " [%d]&%#x=%#x", c.arg, c.mask, c.value)
 		}
-		fmt.Fprintf(&out, " -> %s: %s\n", unix.ErrnoName(r.answer), r.why)
+		fmt.Fprintf(&out, " -> %s: %s", unix.ErrnoName(r.answer), r.why)
+		if r.tried != untold {
+			fmt.Fprintf(&out, " [told: to %s]", r.tried)
+		}
+		out.WriteString("\n")
 	}
 	golden(t, "refusals.txt", out.String())
 }

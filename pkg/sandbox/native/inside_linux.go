@@ -51,14 +51,17 @@ func (e *Engine) Join(ctx context.Context, conn *net.UnixConn, spec sandbox.Spec
 	b := &box{
 		log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, helper: helper, removing: make(chan struct{}, 1), gone: make(chan struct{}),
 		bounds: &bounds{asked: spec.Limits, limits: e.machine.shares.limited(spec, e.machine.scratch)},
+		teller: newTeller(e.told, &e.floods),
 	}
 	go b.watch()
 	in := &Inside{box: b, from: who.PID}
 	inner := spec
 	inner.Limits = b.bounds.limits
-	if _, err := helper.SetUp(ctx, joined(inner, e.machine, own)); err != nil {
+	made, err := helper.SetUp(ctx, joined(inner, e.machine, own))
+	if err != nil {
 		return nil, errors.Join(err, in.Close(context.WithoutCancel(ctx)))
 	}
+	b.listen(made.Notifier)
 	return in, nil
 }
 
@@ -72,7 +75,7 @@ func joined(s sandbox.Spec, m machine, own []string) []child.Op {
 	ops = append(ops, joinedRules(s, m, own)...)
 	ops = append(ops, child.Op{Code: child.Seal})
 	ops = append(ops, firstDomainOps(m)...)
-	return append(ops, child.Op{Code: child.Filter, Blob: m.filter})
+	return append(ops, child.Op{Code: child.Filter, Flags: child.Notify, Blob: m.filter})
 }
 
 func joinedRules(s sandbox.Spec, m machine, own []string) []child.Op {
@@ -124,6 +127,10 @@ func (i *Inside) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return i.box.Dial(ctx, port)
 }
 
+// Refusals are the calls that the helper's filter refused, see
+// [sandbox.Teller]; what its maker's filter refuses first is not among them.
+func (i *Inside) Refusals() ([]sandbox.Refusal, <-chan struct{}) { return i.box.Refusals() }
+
 // Done is closed when the helper has ended, and with it what it drives.
 func (i *Inside) Done() <-chan struct{} { return i.box.gone }
 
@@ -147,7 +154,7 @@ func (i *Inside) Check(ctx context.Context) ([]sandbox.Fact, error) {
 		return nil, err
 	}
 	strength, detail := i.box.bounds.filesFact()
-	return []sandbox.Fact{{Name: "open files limit", Strength: strength, Detail: detail}}, nil
+	return []sandbox.Fact{{Name: "open files limit", Strength: strength, Detail: detail}, refusedCalls(i.box.notifier != nil)}, nil
 }
 
 // joined is like kernel, for a sandbox of which only the helper is ours: the

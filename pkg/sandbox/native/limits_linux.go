@@ -179,7 +179,7 @@ func (p *pinned) hold(pid int) {
 }
 
 // affinity is the filter's row for pinned sandboxes.
-var affinity = deny(calls("sched_setaffinity"), "the processors that a session may use are its limit here")
+var affinity = deny(calls("sched_setaffinity"), untold, "the processors that a session may use are its limit here")
 
 // sizeOf writes a size as settings and policies do.
 func sizeOf(n int64) string {

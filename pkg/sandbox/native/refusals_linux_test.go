@@ -4,21 +4,24 @@ package native
 
 import (
 	"fmt"
+	"maps"
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
 // TestEveryRefusal makes each system call of the table from inside, in a way
-// that its row refuses.
+// that its row refuses, and wants that it is told or not as the row says.
 func TestEveryRefusal(t *testing.T) {
 	b := open(t, newWorld(t).spec()).(*box)
 	var probes []child.Probe
 	var rows []string
 	var answers []syscall.Errno
+	named := map[string]int64{} // by call and what was tried, like told
 	for _, r := range refusals() {
 		for _, name := range r.calls {
 			nr, err := number(name)
@@ -36,10 +39,17 @@ func TestEveryRefusal(t *testing.T) {
 			}
 			probes = append(probes, child.Probe{Number: uintptr(nr), Args: args})
 			rows, answers = append(rows, fmt.Sprintf("%s%v", name, values)), append(answers, r.answer)
+			key := fmt.Sprintf("%s (%s): %s", r.tried, name, unix.ErrnoName(r.answer))
+			if r.tried != untold {
+				named[key]++
+			}
 			if len(r.when) > 0 && r.when[0].mask&low32 == low32 { // a high bit changes nothing
 				args[r.when[0].arg] = child.Number(int(values[r.when[0].arg] | 1<<32))
 				probes = append(probes, child.Probe{Number: uintptr(nr), Args: args})
 				rows, answers = append(rows, "high bit in "+rows[len(rows)-1]), append(answers, r.answer)
+				if r.tried != untold {
+					named[key]++
+				}
 			}
 		}
 	}
@@ -50,6 +60,9 @@ func TestEveryRefusal(t *testing.T) {
 	check(t, err)
 	if len(found) < 100 {
 		t.Fatalf("only %d attempts", len(found))
+	}
+	if got := told(b); !maps.Equal(got, named) {
+		t.Errorf("told (-want +got):\n%s", cmp.Diff(named, got))
 	}
 	for i, f := range found {
 		if f.Errno != answers[i] {

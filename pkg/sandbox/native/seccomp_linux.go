@@ -12,6 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// askNode is a bit in the errno of a call that the node is to hear of: libseccomp gives
+// a call that asks a listener no errno, and the helper needs one for where
+// there can be no listener. No errno has this bit, nor has one as many others.
+const askNode = 0x800
+
 // buildFilter compiles the table, once per node: half a millisecond there,
 // and the bytes are all that a helper needs.
 func buildFilter(rows []refusal) ([]byte, error) {
@@ -36,7 +41,41 @@ func buildFilter(rows []refusal) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compiling the system call filter: %w", err)
 	}
+	askTheNode(body)
 	return append(tooNew(), body...), nil
+}
+
+// askTheNode turns answers that are marked so into questions to the listener,
+// which keep the errno: the kernel does not look at it there.
+func askTheNode(program []byte) {
+	const size = 8 // of struct sock_filter: code, two jumps, k
+	for at := 0; at+size <= len(program); at += size {
+		code, k := binary.NativeEndian.Uint16(program[at:]), binary.NativeEndian.Uint32(program[at+4:])
+		if code != unix.BPF_RET|unix.BPF_K || k&unix.SECCOMP_RET_ACTION_FULL != unix.SECCOMP_RET_ERRNO || k&askNode == 0 {
+			continue
+		}
+		binary.NativeEndian.PutUint32(program[at+4:], unix.SECCOMP_RET_USER_NOTIF|k&unix.SECCOMP_RET_DATA&^askNode)
+	}
+}
+
+// toldCalls are the rows that the node is told of, by the number of the call.
+func toldCalls(rows []refusal) (map[int][]toldCall, error) {
+	out := map[int][]toldCall{}
+	for _, row := range rows {
+		if row.tried == untold {
+			continue
+		}
+		for _, name := range row.calls {
+			call, err := number(name)
+			if err != nil {
+				return nil, err
+			}
+			if call >= 0 {
+				out[int(call)] = append(out[int(call)], toldCall{name, row.when, row.answer, row.tried})
+			}
+		}
+	}
+	return out, nil
 }
 
 func addRow(f *seccomp.ScmpFilter, row refusal) error {
@@ -48,7 +87,11 @@ func addRow(f *seccomp.ScmpFilter, row refusal) error {
 		}
 		conditions = append(conditions, made)
 	}
-	action := seccomp.ActErrno.SetReturnCode(int16(row.answer))
+	answer := int16(row.answer)
+	if row.tried != untold {
+		answer |= askNode
+	}
+	action := seccomp.ActErrno.SetReturnCode(answer)
 	for _, name := range row.calls {
 		call, err := number(name)
 		if err != nil {

@@ -185,7 +185,12 @@ func check(tb testing.TB, err error) {
 // open prepares a sandbox and serves its way out.
 func open(tb testing.TB, spec sandbox.Spec) sandbox.Sandbox {
 	tb.Helper()
-	b, err := engine(tb).Prepare(soon(tb), spec)
+	return openIn(tb, engine(tb), spec)
+}
+
+func openIn(tb testing.TB, e *Engine, spec sandbox.Spec) sandbox.Sandbox {
+	tb.Helper()
+	b, err := e.Prepare(soon(tb), spec)
 	check(tb, err)
 	go serve(b.Listener())
 	tb.Cleanup(func() {

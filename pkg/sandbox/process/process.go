@@ -121,7 +121,7 @@ func validID(id string) bool {
 func facts() sandbox.Enforced {
 	var all sandbox.Enforced
 	for _, name := range []string{
-		"sandbox", "filesystem", "protected paths", "network", "system calls", "processes",
+		"sandbox", "filesystem", "protected paths", "network", "system calls", "refused calls", "processes",
 		"memory limit", "processor limit", "process limit", "open files limit", "disk limit",
 	} {
 		all = append(all, sandbox.Fact{

@@ -81,7 +81,9 @@ func testEscapes(t *testing.T, s *suite) {
 				// there before the sandbox is, as they would be.
 				a := stage(t, p, attack, common, own)
 				b := s.open(t, spec)
-				s.judge(t, attempts, try(t, attempts, a, b.runner(attack)))
+				results := try(t, attempts, a, b.runner(attack))
+				s.judge(t, attempts, results)
+				wantTold(t, attempts, results, b.Sandbox)
 			})
 		})
 	}
@@ -115,6 +117,29 @@ func (s *suite) judge(t *testing.T, attempts []escape.Attempt, results []escape.
 			t.Logf("not held: %s: %s", r.Name, reason)
 		case wrong != "":
 			t.Error(wrong)
+		}
+	}
+}
+
+// wantTold wants that an engine which tells of refused calls has told of those
+// of the table, and of whose they were.
+func wantTold(t *testing.T, attempts []escape.Attempt, results []escape.Result, b sandbox.Sandbox) {
+	t.Helper()
+	teller, tells := b.(sandbox.Teller)
+	if !tells {
+		return
+	}
+	told := map[string]bool{}
+	list, _ := teller.Refusals()
+	for _, r := range list {
+		told[r.Call] = told[r.Call] || r.Program == "attack" || r.Program == ""
+		if r.Count < 1 || r.Tried == "" || r.Answer == "" {
+			t.Errorf("half told: %+v", r)
+		}
+	}
+	for i, a := range attempts {
+		if a.Call != "" && results[i].Outcome != escape.NoArena && !told[a.Call] {
+			t.Errorf("%s was not told: %s %s", a.Name, a.Call, results[i].Outcome)
 		}
 	}
 }

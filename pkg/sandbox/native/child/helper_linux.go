@@ -32,6 +32,9 @@ type Helper struct {
 	conn    *net.UnixConn
 	done    chan struct{} // closed when both are gone
 	set     chan reply    // the answer to the operations
+	// notifier came with the answer. What somebody else started may outlive the
+	// helper, and is not to wait for answers then. Only read knows it.
+	notifier *Notifier
 
 	mu      sync.Mutex // guards what follows, and is never held while sending
 	pidfd   int        // of pid 1, or -1
@@ -39,9 +42,18 @@ type Helper struct {
 	waiting map[uint32]*Running // keyed by tag, from exec until exit
 }
 
+// A Place is what a helper made inside for the node.
+type Place struct {
+	Listener net.Listener // nil without a Listen operation
+	// Notifier has the questions of the filter, nil where nobody can have them.
+	// It ends with the helper.
+	Notifier *Notifier
+}
+
 type reply struct {
-	fd  int // what came along, or -1
-	err error
+	fd       int       // what came along, or -1
+	notifier *Notifier // what came with a ready beside that
+	err      error
 }
 
 // Start starts a helper. It does nothing yet: the caller may put its PID into
@@ -117,11 +129,10 @@ func (h *Helper) Make(ctx context.Context, ops []Op) error {
 }
 
 // SetUp has the operations, or what is left of them, carried out and returns
-// the listener that was made inside, if one was asked for. After an error the
-// helper is of no use.
-func (h *Helper) SetUp(ctx context.Context, ops []Op) (net.Listener, error) {
+// what was made inside for the node. After an error the helper is of no use.
+func (h *Helper) SetUp(ctx context.Context, ops []Op) (Place, error) {
 	if err := h.Finish(ops); err != nil {
-		return nil, err
+		return Place{}, err
 	}
 	return h.Ready(ctx)
 }
@@ -130,14 +141,15 @@ func (h *Helper) SetUp(ctx context.Context, ops []Op) (net.Listener, error) {
 func (h *Helper) Finish(ops []Op) error { return h.sendList(ops, listLast) }
 
 // Ready waits until everything has been carried out, as SetUp does.
-func (h *Helper) Ready(ctx context.Context) (net.Listener, error) {
+func (h *Helper) Ready(ctx context.Context) (Place, error) {
 	r, err := h.await(ctx, h.set)
 	if err != nil || r.fd < 0 {
-		return nil, err
+		return Place{Notifier: r.notifier}, err
 	}
 	file := os.NewFile(uintptr(r.fd), "listener")
 	defer file.Close()
-	return net.FileListener(file)
+	ln, err := net.FileListener(file)
+	return Place{Listener: ln, Notifier: r.notifier}, err
 }
 
 // sendList does not fail where the helper has left: it has said why.
@@ -209,6 +221,9 @@ func (h *Helper) read() {
 		}
 	}
 	h.conn.Close() // pid 1, if it lives, sees the end
+	if h.notifier != nil {
+		_ = h.notifier.Close()
+	}
 	if h.process != nil {
 		_, _ = h.process.Wait()
 	}
@@ -270,7 +285,7 @@ func (h *Helper) handle(m message, fds []int) (kept bool) {
 	case msgMade:
 		h.answer(reply{fd: -1})
 	case msgReady:
-		return h.answer(reply{fd: fd}) && fd >= 0
+		return h.ready(m.a, fds)
 	case msgFailed:
 		err := stageError(m.a, m.b, m.operand)
 		if m.tag == 0 {
@@ -290,6 +305,22 @@ func (h *Helper) handle(m message, fds []int) (kept bool) {
 		}
 	}
 	return false
+}
+
+// ready answers with what came along, in the order of its bits.
+func (h *Helper) ready(which int32, fds []int) (kept bool) {
+	r := reply{fd: -1}
+	if which&readyListener != 0 && len(fds) > 0 {
+		r.fd, fds = fds[0], fds[1:]
+	}
+	if which&readyNotifier != 0 && len(fds) > 0 {
+		h.notifier = newNotifier(fds[0])
+		r.notifier = h.notifier
+	}
+	if !h.answer(r) && r.fd >= 0 {
+		unix.Close(r.fd)
+	}
+	return true // or closed, or to be closed
 }
 
 // Kill ends everything inside and the helper itself, and waits until all are

@@ -22,7 +22,7 @@ import (
 //	 |
 //	 |-- operations [list] ---------------------------------->|
 //	 |                                                        | the rest, limits, seals
-//	 |<- ready [listener] ------------------------------------|
+//	 |<- ready which [listener, notifier] --------------------|
 //	 |
 //	 |-- exec tag [program, 0, 1, 2] ------------------------>|
 //	 |<- started tag pid [terminal] --------------------------| after execve
@@ -72,6 +72,12 @@ const (
 	listLast int32 = 0
 	listMore int32 = 1
 	listTell int32 = 2
+)
+
+// What came with a ready.
+const (
+	readyListener int32 = 1
+	readyNotifier int32 = 2
 )
 
 // Kinds of exec.
@@ -127,6 +133,9 @@ const (
 	Single   Flags = 16 // a file with a second hard link is refused
 	IfThere  Flags = 32 // a missing mount point is left out
 	TheLink  Flags = 64 // source and target are a symbolic link, which itself is meant
+	// Notify lets the node have the filter's questions. Where another filter
+	// above has a listener already, the filter answers by itself.
+	Notify Flags = 128
 )
 
 // An Op is one operation.

@@ -52,7 +52,8 @@ func TestProtocolIsTheHelpers(t *testing.T) {
 		"OP_RULESET": int(Ruleset), "OP_RULE": int(Rule), "OP_RESTRICT": int(Restrict), "OP_KEEP": int(Keep),
 		"OP_SEAL": int(Seal), "OP_FILTER": int(Filter), "OP_FILES": int(Files), "OP_HERE": int(Here),
 		"FLAG_OPTIONAL": int(Optional), "FLAG_MAKE": int(Make), "FLAG_INSIDE": int(Inside), "FLAG_STRICT": int(Strict),
-		"FLAG_SINGLE": int(Single), "FLAG_IFTHERE": int(IfThere), "FLAG_LINK": int(TheLink),
+		"FLAG_SINGLE": int(Single), "FLAG_IFTHERE": int(IfThere), "FLAG_LINK": int(TheLink), "FLAG_NOTIFY": int(Notify),
+		"READY_LISTENER": int(readyListener), "READY_NOTIFIER": int(readyNotifier),
 		"ARG_NUMBER": int(argNumber), "ARG_DATA": int(argData), "ARG_RESULT": int(argResult), "ARG_BUFFER": int(argBuffer),
 		"PROBE_BUFFER": 4096, "MAX_PROBES": MaxProbes,
 	}

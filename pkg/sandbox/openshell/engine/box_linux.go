@@ -64,6 +64,9 @@ func (b *box) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return b.inside.Dial(ctx, port)
 }
 
+// Refusals are the calls that the node's own filter refused inside.
+func (b *box) Refusals() ([]sandbox.Refusal, <-chan struct{}) { return b.inside.Refusals() }
+
 // Check attacks the sandbox from inside.
 func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 	limits, err := b.inside.Check(ctx)

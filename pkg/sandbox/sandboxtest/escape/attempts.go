@@ -21,6 +21,9 @@ type Attempt struct {
 	Name string
 	// Tries says what is attempted, for people.
 	Tries string
+	// Call is the system call that an engine which tells of those that it
+	// refuses has told of afterwards. Empty means none, or that nobody need be.
+	Call string
 	// Want are the outcomes inside that mean that the sandbox holds.
 	Want []string
 	// Outside says why the attempt is not shown to work outside. Empty means

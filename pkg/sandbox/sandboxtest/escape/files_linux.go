@@ -43,11 +43,11 @@ func fileAttempts() []Attempt {
 		{Name: "chmod-setgid", Tries: "set the setgid bit", Want: []string{"EPERM"}, do: func(a *Arena) error {
 			return ofOwn(a, func(path string) error { return unix.Chmod(path, 0o2755) })
 		}},
-		{Name: "fchmodat2-setuid", Tries: "set the setuid bit by the newest of its calls", Want: []string{"EPERM", "ENOSYS"}, Lacking: []string{"ENOSYS"}, do: func(a *Arena) error {
+		{Name: "fchmodat2-setuid", Call: "fchmodat2", Tries: "set the setuid bit by the newest of its calls", Want: []string{"EPERM", "ENOSYS"}, Lacking: []string{"ENOSYS"}, do: func(a *Arena) error {
 			const fchmodat2 = 452 // the same on all architectures (Linux 6.6)
 			return ofOwn(a, func(path string) error { return call(fchmodat2, here, text(path), 0o4755, 0) })
 		}},
-		{Name: "create-setuid", Tries: "make a file that has the setuid bit from birth", Want: []string{"EPERM"}, do: func(a *Arena) error {
+		{Name: "create-setuid", Call: "openat", Tries: "make a file that has the setuid bit from birth", Want: []string{"EPERM"}, do: func(a *Arena) error {
 			path := filepath.Join(a.Repo, "born")
 			defer os.Remove(path)
 			return bornSetuid(path, func() error {

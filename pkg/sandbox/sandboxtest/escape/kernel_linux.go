@@ -19,37 +19,37 @@ var filtered = []string{"EPERM", "ENOSYS", "EACCES"}
 // kernelAttempts call what only the kernel's own attack surface explains.
 func kernelAttempts() []Attempt {
 	return []Attempt{
-		{Name: "bpf", Tries: "make a BPF map", Want: filtered, Lacking: []string{"EPERM"}, do: bpf},
-		{Name: "io-uring", Tries: "make an io_uring, whose calls no filter sees", Want: filtered, Lacking: []string{"EPERM", "ENOSYS"}, do: ioUring},
-		{Name: "add-key", Tries: "put a key into the user's keyring", Want: filtered, Lacking: []string{"ENOSYS"}, do: addKey},
+		{Name: "bpf", Call: "bpf", Tries: "make a BPF map", Want: filtered, Lacking: []string{"EPERM"}, do: bpf},
+		{Name: "io-uring", Call: "io_uring_setup", Tries: "make an io_uring, whose calls no filter sees", Want: filtered, Lacking: []string{"EPERM", "ENOSYS"}, do: ioUring},
+		{Name: "add-key", Call: "add_key", Tries: "put a key into the user's keyring", Want: filtered, Lacking: []string{"ENOSYS"}, do: addKey},
 		{Name: "request-key", Tries: "find a key of the host's user", Want: append([]string{"ENOKEY"}, filtered...), Lacking: []string{NoArena}, do: requestKey},
-		{Name: "keyctl", Tries: "name the user's keyring", Want: filtered, Lacking: []string{"ENOSYS"}, do: func(*Arena) error {
+		{Name: "keyctl", Call: "keyctl", Tries: "name the user's keyring", Want: filtered, Lacking: []string{"ENOSYS"}, do: func(*Arena) error {
 			_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true)
 			return err
 		}},
 		{Name: "proc-keys", Tries: "see the host's keys in /proc/keys", Want: []string{"ENOENT", "EACCES", "ENODATA"}, Lacking: []string{"ENOENT"}, do: procKeys},
-		{Name: "perf-event", Tries: "open a performance counter of itself", Want: filtered, Lacking: []string{"EACCES", "EPERM", "ENOENT", "EOPNOTSUPP", "ENODEV", "ENOSYS"}, do: perfEvent},
-		{Name: "userfaultfd", Tries: "handle its own page faults", Want: filtered, Lacking: []string{"ENOSYS", "EPERM"}, do: func(*Arena) error {
+		{Name: "perf-event", Call: "perf_event_open", Tries: "open a performance counter of itself", Want: filtered, Lacking: []string{"EACCES", "EPERM", "ENOENT", "EOPNOTSUPP", "ENODEV", "ENOSYS"}, do: perfEvent},
+		{Name: "userfaultfd", Call: "userfaultfd", Tries: "handle its own page faults", Want: filtered, Lacking: []string{"ENOSYS", "EPERM"}, do: func(*Arena) error {
 			const userModeOnly = 1 // UFFD_USER_MODE_ONLY
 			fd, err := value(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|userModeOnly)
 			return descriptor(int(fd), err)
 		}},
-		{Name: "memfd-secret", Tries: "make memory that the kernel itself cannot see", Want: filtered, Lacking: []string{"ENOSYS"}, do: func(*Arena) error {
+		{Name: "memfd-secret", Call: "memfd_secret", Tries: "make memory that the kernel itself cannot see", Want: filtered, Lacking: []string{"ENOSYS"}, do: func(*Arena) error {
 			fd, err := value(unix.SYS_MEMFD_SECRET, 0)
 			return descriptor(int(fd), err)
 		}},
-		{Name: "name-to-handle", Tries: "name a file by handle", Want: filtered, Lacking: []string{"EOPNOTSUPP", "ENOSYS"}, do: func(a *Arena) error {
+		{Name: "name-to-handle", Call: "name_to_handle_at", Tries: "name a file by handle", Want: filtered, Lacking: []string{"EOPNOTSUPP", "ENOSYS"}, do: func(a *Arena) error {
 			_, _, err := unix.NameToHandleAt(unix.AT_FDCWD, a.Repo, 0)
 			return err
 		}},
-		{Name: "open-by-handle", Tries: "open a file by handle, past all mounts", Want: filtered, Outside: needsRoot, do: func(*Arena) error {
+		{Name: "open-by-handle", Call: "open_by_handle_at", Tries: "open a file by handle, past all mounts", Want: filtered, Outside: needsRoot, do: func(*Arena) error {
 			handle := unix.NewFileHandle(1, make([]byte, 8))
 			return descriptor(unix.OpenByHandleAt(unix.AT_FDCWD, handle, unix.O_RDONLY))
 		}},
-		{Name: "fanotify", Tries: "watch files by fanotify", Want: filtered, Lacking: []string{"ENOSYS", "EPERM"}, do: func(*Arena) error {
+		{Name: "fanotify", Call: "fanotify_init", Tries: "watch files by fanotify", Want: filtered, Lacking: []string{"ENOSYS", "EPERM"}, do: func(*Arena) error {
 			return descriptor(unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_FID|unix.FAN_CLOEXEC, unix.O_RDONLY))
 		}},
-		{Name: "executable-reads", Tries: "make all that it reads executable", Want: filtered, do: func(*Arena) error {
+		{Name: "executable-reads", Call: "personality", Tries: "make all that it reads executable", Want: filtered, do: func(*Arena) error {
 			const readImpliesExec = 0x0400000 // READ_IMPLIES_EXEC
 			return call(unix.SYS_PERSONALITY, readImpliesExec)
 		}},
@@ -62,26 +62,26 @@ func kernelAttempts() []Attempt {
 			_, err := unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, 128<<10)
 			return err
 		}},
-		{Name: "kexec", Tries: "load another kernel", Want: filtered, Outside: needsRoot, do: func(*Arena) error {
+		{Name: "kexec", Call: "kexec_load", Tries: "load another kernel", Want: filtered, Outside: needsRoot, do: func(*Arena) error {
 			return reached(call(unix.SYS_KEXEC_LOAD, 0, 1<<20, 0, 0xffff), unix.EINVAL)
 		}},
-		{Name: "load-module", Tries: "load a kernel module", Want: filtered, Outside: needsRoot, do: func(*Arena) error {
+		{Name: "load-module", Call: "init_module", Tries: "load a kernel module", Want: filtered, Outside: needsRoot, do: func(*Arena) error {
 			return reached(unix.InitModule([]byte("no module"), ""), unix.ENOEXEC, unix.EINVAL)
 		}},
-		{Name: "reboot", Tries: "call reboot with a wrong password", Want: filtered, Outside: needsRoot, do: func(*Arena) error { return reached(call(unix.SYS_REBOOT, 1, 2, 3), unix.EINVAL) }},
-		{Name: "dmesg", Tries: "read the kernel's log", Want: filtered, Lacking: []string{"EPERM"}, do: func(*Arena) error {
+		{Name: "reboot", Call: "reboot", Tries: "call reboot with a wrong password", Want: filtered, Outside: needsRoot, do: func(*Arena) error { return reached(call(unix.SYS_REBOOT, 1, 2, 3), unix.EINVAL) }},
+		{Name: "dmesg", Call: "syslog", Tries: "read the kernel's log", Want: filtered, Lacking: []string{"EPERM"}, do: func(*Arena) error {
 			const readAll = 3 // SYSLOG_ACTION_READ_ALL
 			_, err := unix.Klogctl(readAll, make([]byte, 16))
 			return err
 		}},
-		{Name: "hostname", Tries: "set the host's name", Want: filtered, Outside: needsRoot, do: func(*Arena) error { return unix.Sethostname([]byte("escaped")) }},
-		{Name: "swapoff", Tries: "switch swapping off", Want: filtered, Outside: needsRoot, do: func(*Arena) error { return reached(call(unix.SYS_SWAPOFF, text("/nowhere")), unix.ENOENT) }},
+		{Name: "hostname", Call: "sethostname", Tries: "set the host's name", Want: filtered, Outside: needsRoot, do: func(*Arena) error { return unix.Sethostname([]byte("escaped")) }},
+		{Name: "swapoff", Call: "swapoff", Tries: "switch swapping off", Want: filtered, Outside: needsRoot, do: func(*Arena) error { return reached(call(unix.SYS_SWAPOFF, text("/nowhere")), unix.ENOENT) }},
 		{Name: "core-pattern", Tries: "choose the host's handler of core dumps", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return opens("/proc/sys/kernel/core_pattern", unix.O_WRONLY) }},
 		{Name: "ip-forward", Tries: "open a network switch for writing", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return opens("/proc/sys/net/ipv4/ip_forward", unix.O_WRONLY) }},
 		{Name: "sysrq", Tries: "open the emergency key for writing", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return opens("/proc/sysrq-trigger", unix.O_WRONLY) }},
 		{Name: "max-namespaces", Tries: "allow namespaces again", Want: readOnly, Outside: needsRoot, do: func(*Arena) error { return opens("/proc/sys/user/max_user_namespaces", unix.O_WRONLY) }},
-		{Name: "tiocsti", Tries: "type into the controlling terminal", Want: filtered, Lacking: []string{"EIO"}, do: func(*Arena) error { return typeInto(unix.TIOCSTI) }},
-		{Name: "tiocsti-high-bits", Tries: "the same, with bits that the kernel ignores", Want: filtered, Lacking: []string{"EIO"}, do: func(*Arena) error { return typeInto(unix.TIOCSTI | 1<<32) }},
+		{Name: "tiocsti", Call: "ioctl", Tries: "type into the controlling terminal", Want: filtered, Lacking: []string{"EIO"}, do: func(*Arena) error { return typeInto(unix.TIOCSTI) }},
+		{Name: "tiocsti-high-bits", Call: "ioctl", Tries: "the same, with bits that the kernel ignores", Want: filtered, Lacking: []string{"EIO"}, do: func(*Arena) error { return typeInto(unix.TIOCSTI | 1<<32) }},
 		{Name: "other-terminal", Tries: "open a terminal of the host", Want: notThere, do: func(a *Arena) error { return opens(a.Terminal, unix.O_RDWR) }},
 		{Name: "sysv-shm", Tries: "look at shared memory of the host", Want: []string{"EINVAL", "EIDRM", "EPERM", "EACCES"}, do: func(a *Arena) error {
 			var d unix.SysvShmDesc

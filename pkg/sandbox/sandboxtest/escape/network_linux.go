@@ -58,19 +58,19 @@ func networkAttempts() []Attempt {
 		}},
 		{Name: "take-proxy-port", Tries: "listen where the way out listens", Want: []string{"EADDRINUSE", "EACCES"}, do: func(a *Arena) error { return takePort(a, 0) }},
 		{Name: "share-proxy-port", Tries: "listen beside the way out with SO_REUSEPORT", Want: []string{"EADDRINUSE", "EACCES"}, do: func(a *Arena) error { return takePort(a, unix.SO_REUSEPORT) }},
-		{Name: "vsock", Tries: "open a socket to the hypervisor, which network namespaces do not stop", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0) }},
-		{Name: "af-alg", Tries: "open a socket of the kernel's ciphers", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0) }},
-		{Name: "vsock-pair", Tries: "the same by socketpair, which makes the socket before it finds that it cannot pair it", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error {
+		{Name: "vsock", Call: "socket", Tries: "open a socket to the hypervisor, which network namespaces do not stop", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0) }},
+		{Name: "af-alg", Call: "socket", Tries: "open a socket of the kernel's ciphers", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0) }},
+		{Name: "vsock-pair", Call: "socketpair", Tries: "the same by socketpair, which makes the socket before it finds that it cannot pair it", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error {
 			_, err := unix.Socketpair(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			return reached(err, unix.EOPNOTSUPP)
 		}},
 		{Name: "mptcp", Tries: "open a socket of the second TCP", Want: []string{"EPROTONOSUPPORT"}, Lacking: []string{"EPROTONOSUPPORT", "ENOPROTOOPT", "EINVAL"}, do: func(*Arena) error { return socket(unix.AF_INET, unix.SOCK_STREAM, 262) }},
-		{Name: "af-packet", Tries: "open a raw packet socket", Want: noFamily, Outside: needsCaps, do: func(*Arena) error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) }},
-		{Name: "af-bluetooth", Tries: "open a Bluetooth socket", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_BLUETOOTH, unix.SOCK_STREAM, 3) }},
+		{Name: "af-packet", Call: "socket", Tries: "open a raw packet socket", Want: noFamily, Outside: needsCaps, do: func(*Arena) error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) }},
+		{Name: "af-bluetooth", Call: "socket", Tries: "open a Bluetooth socket", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_BLUETOOTH, unix.SOCK_STREAM, 3) }},
 		{Name: "raw-icmp", Tries: "open a raw ICMP socket", Want: noFamily, Outside: needsCaps, do: func(*Arena) error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) }},
-		{Name: "netlink-netfilter", Tries: "open the firewall's netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER) }},
-		{Name: "netlink-audit", Tries: "open the audit netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT) }},
-		{Name: "netlink-uevent", Tries: "open the device events' netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) }},
+		{Name: "netlink-netfilter", Call: "socket", Tries: "open the firewall's netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER) }},
+		{Name: "netlink-audit", Call: "socket", Tries: "open the audit netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT) }},
+		{Name: "netlink-uevent", Call: "socket", Tries: "open the device events' netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) }},
 	}
 }
 

@@ -87,22 +87,31 @@ static void discard(struct parcel *p)
 		sys(__NR_close, p->fds[--p->count]);
 }
 
-static void answer(uint32_t type, uint32_t tag, int32_t a, int32_t b, const char *operand, int fd)
+static void answer_with(const struct message *m, const char *operand, const int *fds, size_t count)
 {
-	struct message m = {PROTOCOL_VERSION, type, tag, a, b, 0};
-	struct rights rights = {RIGHTS_SIZE(1), SOL_SOCKET_, SCM_RIGHTS_, {fd}};
-	struct iovec_ iov[2] = {{&m, sizeof m}, {(void *)operand, operand ? length(operand) : 0}};
-	struct msghdr_ head = {0, 0, iov, 2, &rights, sizeof rights.size + 8 + 8, 0};
-	if (fd < 0)
+	struct rights rights = {RIGHTS_SIZE(count), SOL_SOCKET_, SCM_RIGHTS_, {0}};
+	for (size_t i = 0; i < count; i++)
+		rights.fds[i] = fds[i];
+	struct iovec_ iov[2] = {{(void *)m, sizeof *m}, {(void *)operand, operand ? length(operand) : 0}};
+	struct msghdr_ head = {0, 0, iov, 2, &rights, (RIGHTS_SIZE(count) + 7) & ~7ul, 0};
+	if (!count)
 		head.control = 0, head.controllen = 0;
 	long r;
 	do
 		r = sys(__NR_sendmsg, CONTROL, &head, MSG_NOSIGNAL_);
 	while (r == -EINTR);
-	/* With a descriptor only: the user may have too many under way. Unsaid,
+	/* With descriptors only: the user may have too many under way. Unsaid,
 	 * the node would wait for ever. */
-	if (r < 0 && fd >= 0)
-		answer(MSG_FAILED, tag, STAGE_PROTOCOL, (int32_t)-r, 0, -1);
+	if (r < 0 && count) {
+		struct message failed = {PROTOCOL_VERSION, MSG_FAILED, m->tag, STAGE_PROTOCOL, (int32_t)-r, 0};
+		answer_with(&failed, 0, 0, 0);
+	}
+}
+
+static void answer(uint32_t type, uint32_t tag, int32_t a, int32_t b, const char *operand, int fd)
+{
+	struct message m = {PROTOCOL_VERSION, type, tag, a, b, 0};
+	answer_with(&m, operand, &fd, fd >= 0);
 }
 
 static void answer_failure(uint32_t tag, const struct failure *f)
@@ -434,10 +443,26 @@ static int carry_out_list(struct place *place, long children)
 	return p.message.a;
 }
 
+/* What was made inside for the node. We keep none of it: who holds the
+ * listener of a filter when the node has died answers nobody. */
+static void hand_out(const struct place *place)
+{
+	struct message m = {PROTOCOL_VERSION, MSG_READY, 0, 0, 0, 0};
+	int fds[2];
+	size_t count = 0;
+	if (place->listener >= 0)
+		m.a |= READY_LISTENER, fds[count++] = place->listener;
+	if (place->notifier >= 0)
+		m.a |= READY_NOTIFIER, fds[count++] = place->notifier;
+	answer_with(&m, 0, fds, count);
+	while (count)
+		sys(__NR_close, fds[--count]);
+}
+
 /* Sets up what it is told to, and serves. */
 _Noreturn static void lead(void)
 {
-	struct place place = {-1, -1, -1, -1, 0, -1, 0, 0};
+	struct place place = {.root = -1, .listener = -1, .ruleset = -1, .domain = -1, .notifier = -1, .parent = -1};
 	uint64_t all = ~0ull, child = 1ull << (SIGCHLD - 1);
 
 	/* Nobody inside may trace pid 1. Only now: a non-dumpable process' maps
@@ -451,9 +476,7 @@ _Noreturn static void lead(void)
 		;
 	sys(__NR_close, place.root);
 	sys(__NR_umask, 022);
-	answer(MSG_READY, 0, 0, 0, 0, place.listener);
-	if (place.listener >= 0)
-		sys(__NR_close, place.listener);
+	hand_out(&place);
 	serve(&place, (int)children);
 }
 

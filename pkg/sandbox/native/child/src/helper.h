@@ -23,6 +23,7 @@ struct place {
 	int listener;	/* to be handed to the node, or -1 */
 	int ruleset;	/* Landlock rules being collected, or -1 */
 	int domain;	/* Landlock rules that each command takes on, or -1 */
+	int notifier;	/* the filter's listener, to be handed to the node, or -1 */
 	uint64_t files; /* how many each command may have open, or 0 */
 	int parent;	/* the directory below root that was last worked in, or -1 */
 	const char *parent_path; /* its path, of parent_size bytes, in the list */

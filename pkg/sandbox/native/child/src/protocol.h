@@ -30,6 +30,9 @@
 #define LIST_MORE 1 /* another list follows */
 #define LIST_TELL 2 /* another one follows when it has been said that this one is done */
 
+#define READY_LISTENER 1 /* descriptors that came with "ready", in this order */
+#define READY_NOTIFIER 2
+
 #define EXEC_TERMINAL 1 /* open a terminal instead of taking three streams */
 #define EXEC_PROBES   2 /* carry out system calls instead of a program */
 #define EXEC_BARE     4 /* without the Landlock domain that commands take on */
@@ -69,6 +72,7 @@
 #define FLAG_SINGLE   16 /* a file with a second hard link is refused */
 #define FLAG_IFTHERE  32 /* a missing mount point is left out */
 #define FLAG_LINK     64 /* source and target are a symbolic link, which itself is meant */
+#define FLAG_NOTIFY   128 /* the filter's questions go to the node, if it can have them */
 
 /* Stages: where something failed. */
 #define STAGE_PROTOCOL   1

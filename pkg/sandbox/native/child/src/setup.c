@@ -28,6 +28,9 @@
 #define SOL_SOCKET_ 1
 #define SO_REUSEADDR_ 2
 #define NAME_MAX_ 255
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV /* Linux 5.19 */
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
 
 /* linux/if.h draws in the C library's headers. */
 struct ifreq {
@@ -488,6 +491,36 @@ long drop_capabilities(void)
 	return sys(__NR_capset, &head, none);
 }
 
+/* Questions to a listener become plain refusals by the errno that they hold. */
+static void answer_by_itself(struct sock_filter *at, unsigned count)
+{
+	for (; count--; at++)
+		if (at->code == (BPF_RET | BPF_K) && (at->k & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_USER_NOTIF)
+			at->k = SECCOMP_RET_ERRNO | (at->k & SECCOMP_RET_DATA);
+}
+
+/* Once the node has taken a call, only what kills its caller interrupts the
+ * wait: a signal would have it made, and counted, again. There is at most one
+ * listener above a process, and a filter that stands already may refuse the call
+ * that makes one: then the filter answers by itself. */
+static long load_filter(struct place *place, const struct operation *op, const char *blob)
+{
+	struct sock_fprog program = {(unsigned short)(op->blob / sizeof(struct sock_filter)), (void *)blob};
+	if (op->flags & FLAG_NOTIFY) {
+		long r = sys(__NR_seccomp, SECCOMP_SET_MODE_FILTER,
+			     SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &program);
+		if (r >= 0)
+			place->notifier = (int)r;
+		if (r != -EBUSY && r != -EPERM)
+			return r;
+	}
+	answer_by_itself(program.filter, program.len);
+	long r = sys(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+	if (r == -EPERM) /* as above, and it may not refuse this one */
+		r = sys(__NR_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+	return r;
+}
+
 /* One case for each operation, in the order of protocol.h: long because the
  * list is, and each is a line or two. */
 static int carry_out(struct place *place, const struct operation *op, const char *first, const char *second,
@@ -587,14 +620,9 @@ static int carry_out(struct place *place, const struct operation *op, const char
 			break;
 		stage = STAGE_NNP, r = sys(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		break;
-	case OP_FILTER: {
-		struct sock_fprog program = {(unsigned short)(op->blob / sizeof(struct sock_filter)), (void *)blob};
-		stage = STAGE_SECCOMP;
-		r = sys(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
-		if (r == -EPERM) /* a filter that stands already may refuse that call, and not this one */
-			r = sys(__NR_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+	case OP_FILTER:
+		stage = STAGE_SECCOMP, r = load_filter(place, op, blob);
 		break;
-	}
 	case OP_FILES:
 		place->files = op->a;
 		break;
