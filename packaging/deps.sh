@@ -33,6 +33,9 @@ test_packages() {
 	command -v busybox >/dev/null 2>&1 || echo busybox-static
 	# The public SDK of OpenShell, and whether generated code is current.
 	python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+	# A real keyring, on a bus of its own.
+	command -v dbus-daemon >/dev/null 2>&1 || echo dbus
+	command -v gnome-keyring-daemon >/dev/null 2>&1 || echo gnome-keyring
 	command -v protoc >/dev/null 2>&1 || echo protobuf-compiler
 }
 

@@ -1,0 +1,119 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+)
+
+// keepFor is how long what a command said is used again.
+const keepFor = 5 * time.Minute
+
+type command = exec.Cmd
+
+// A Cache keeps what commands said, for five minutes. The zero value is empty;
+// it may be used concurrently. One that is nil keeps nothing.
+type Cache struct {
+	// mu guards kept. Commands run under a lock of their own each.
+	mu   sync.Mutex
+	kept map[string]*kept
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+type kept struct {
+	mu    sync.Mutex // held while the command runs: two that ask wait for one
+	value []byte
+	at    time.Time
+}
+
+// Forget runs every command anew at the next question.
+func (c *Cache) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = nil
+}
+
+func (c *Cache) command(ctx context.Context, line string) (secrets.Value, error) {
+	if c == nil {
+		b, err := run(ctx, line)
+		return Trimmed(b), err
+	}
+	now := time.Now
+	if c.Now != nil {
+		now = c.Now
+	}
+	c.mu.Lock()
+	if c.kept == nil {
+		c.kept = map[string]*kept{}
+	}
+	k := c.kept[line]
+	if k == nil {
+		k = &kept{}
+		c.kept[line] = k
+	}
+	c.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.value == nil || now().Sub(k.at) >= keepFor {
+		b, err := run(ctx, line)
+		if err != nil {
+			return secrets.Value{}, err
+		}
+		clear(k.value)
+		k.value, k.at = b, now()
+	}
+	return Trimmed(bytes.Clone(k.value)), nil
+}
+
+// run returns what the command writes, at most a key's length. What it says on
+// stderr is its person's to see when they run it, and may hold a key: it is
+// dropped.
+func run(ctx context.Context, line string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
+	out := &bounded{}
+	cmd.Stdout = out
+	cmd.WaitDelay = time.Second
+	alone(cmd)
+	cmd.Cancel = func() error { return end(cmd) }
+	err := cmd.Run()
+	_ = end(cmd) // what it left running would hold the pipe
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		clear(out.b)
+		return nil, errorf("run it yourself and see what it waits for", "the command of the secret did not end within %v", within)
+	case errors.As(err, &exit):
+		clear(out.b)
+		return nil, errorf("run it yourself and see what it says", "the command of the secret failed: %s", exit.ProcessState)
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		clear(out.b)
+		return nil, errorf("", "the command of the secret could not be run: %s", plain(err))
+	case out.over:
+		clear(out.b)
+		return nil, errorf("", "the command of the secret wrote more than a key can be")
+	case len(bytes.TrimSpace(out.b)) == 0:
+		return nil, errorf("run it yourself and see what it says", "the command of the secret wrote nothing")
+	}
+	return out.b, nil
+}
+
+// bounded keeps as much as a key may be.
+type bounded struct {
+	b    []byte
+	over bool
+}
+
+func (w *bounded) Write(p []byte) (int, error) {
+	if len(w.b)+len(p) > secrets.MaxLength+2 {
+		w.over = true
+		return len(p), nil
+	}
+	w.b = append(w.b, p...)
+	return len(p), nil
+}
