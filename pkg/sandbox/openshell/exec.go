@@ -272,18 +272,25 @@ func (s *session) failed(err error) error {
 	} else if errors.Is(cause, errAbandoned) || s.ctx.Err() != nil {
 		return &Error{Code: Cancelled, Sentence: "the command was given up", Err: cause}
 	}
-	code := sayer(err)
+	code, answered := sayer(err), s.answered() && !broke(err)
 	switch {
-	case code == codes.Unavailable && s.l.alive() && s.output.Load():
+	case code == codes.Unavailable && answered && s.output.Load():
 		return s.unknown(err)
-	case code == codes.Unavailable && s.l.alive(), code == codes.FailedPrecondition, code == codes.DeadlineExceeded && s.l.alive():
+	case code == codes.Unavailable && answered, code == codes.FailedPrecondition, code == codes.DeadlineExceeded && answered:
 		return &Error{Code: NotReady, Sentence: fmt.Sprintf("the sandbox %s takes no command now: %s", s.ref.Name, plain(messageOf(err))), Err: err}
 	}
 	var known *Error
 	if errors.As(err, &known) {
 		return known
 	}
-	return s.l.failed(s.ctx, s.c.reg, err)
+	return s.l.failed(s.ctx, s.c.reg, err, answered)
+}
+
+// answered reports whether the gateway itself ended the stream: it says so in
+// what comes last, which a connection that breaks does not.
+func (s *session) answered() bool {
+	head, err := s.stream.Header()
+	return len(s.stream.Trailer()) > 0 || err == nil && len(head) > 0
 }
 
 // look asks after the sandbox while its command is silent.

@@ -26,8 +26,14 @@ const (
 	adviceRestart = "then restart the gateway, which disturbs the sandboxes that run"
 )
 
-// failed says in words why a call came to nothing.
-func (l *link) failed(ctx context.Context, reg Registration, err error) error {
+// failed says in words why a call came to nothing. Answered is whether the
+// other end said anything at all: the same code may come from it or from the
+// connection to it.
+func (l *link) failed(ctx context.Context, reg Registration, err error, answered bool) error {
+	answered = answered && !broke(err)
+	if !answered && status.Code(err) == codes.Unavailable {
+		l.dead.Store(true) // the connection itself learns of it a moment later
+	}
 	at := reg.title()
 	fail := func(code Code, advice, format string, args ...any) error {
 		return &Error{Code: code, Sentence: fmt.Sprintf(format, args...), Advice: advice, Err: err}
@@ -42,7 +48,7 @@ func (l *link) failed(ctx context.Context, reg Registration, err error) error {
 		if why := l.why.Load(); why != nil {
 			return undialled(reg, *why)
 		}
-		if l.alive() {
+		if answered {
 			return fail(Refused, adviceLogs, "%s cannot do that now: %s", at, said)
 		}
 		if ctx.Err() != nil {
@@ -76,6 +82,18 @@ func (l *link) failed(ctx context.Context, reg Registration, err error) error {
 		}
 	}
 	return fail(Refused, adviceLogs, "%s refuses: %s", at, said)
+}
+
+// broke reports whether an error is the connection's own, which says so in
+// its text only.
+func broke(err error) bool {
+	said := messageOf(err)
+	for _, words := range []string{"error reading from server", "transport is closing", "closing transport", "keepalive ping failed", "connection error", "connection is draining"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
 }
 
 // undialled says why a connection could not be made.

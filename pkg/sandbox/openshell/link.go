@@ -42,6 +42,7 @@ type link struct {
 	cc      *grpc.ClientConn
 	health  Health
 	dialled atomic.Bool
+	dead    atomic.Bool
 	why     atomic.Pointer[error] // of the connection that could not be made
 }
 
@@ -102,8 +103,9 @@ func (l *link) ask(ctx context.Context, reg Registration) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
 	answer := &v00.HealthResponse{}
-	if err := l.cc.Invoke(ctx, wire.Path(wire.Health), &v00.HealthRequest{}, answer); err != nil {
-		return Health{}, l.failed(ctx, reg, err)
+	var head, tail metadata.MD
+	if err := l.cc.Invoke(ctx, wire.Path(wire.Health), &v00.HealthRequest{}, answer, grpc.Header(&head), grpc.Trailer(&tail)); err != nil {
+		return Health{}, l.failed(ctx, reg, err, len(head)+len(tail) > 0)
 	}
 	states := map[v00.ServiceStatus]string{
 		v00.ServiceStatus_SERVICE_STATUS_HEALTHY: "healthy", v00.ServiceStatus_SERVICE_STATUS_DEGRADED: "degraded",
@@ -118,7 +120,7 @@ func (l *link) ask(ctx context.Context, reg Registration) (Health, error) {
 
 // alive reports whether the connection can still carry a call.
 func (l *link) alive() bool {
-	return l.cc.GetState() == connectivity.Ready
+	return !l.dead.Load() && l.cc.GetState() == connectivity.Ready
 }
 
 // bearing adds what says who we are.
@@ -141,8 +143,9 @@ func (l *link) invoke(ctx context.Context, reg Registration, within time.Duratio
 	if err != nil {
 		return err
 	}
-	if err := l.cc.Invoke(bearer, wire.Path(method), in, out); err != nil {
-		return l.failed(ctx, reg, err)
+	var head, tail metadata.MD
+	if err := l.cc.Invoke(bearer, wire.Path(method), in, out, grpc.Header(&head), grpc.Trailer(&tail)); err != nil {
+		return l.failed(ctx, reg, err, len(head)+len(tail) > 0)
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func (l *link) stream(ctx context.Context, reg Registration, method string, desc
 	}
 	s, err := l.cc.NewStream(ctx, desc, wire.Path(method))
 	if err != nil {
-		return nil, l.failed(ctx, reg, err)
+		return nil, l.failed(ctx, reg, err, false)
 	}
 	return s, nil
 }

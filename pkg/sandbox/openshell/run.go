@@ -42,18 +42,26 @@ func (c *client) runOnce(ctx context.Context, ref Ref, r Short) (Result, error) 
 	within, cancel := context.WithTimeoutCause(ctx, r.Within, &Error{Code: Hung,
 		Sentence: fmt.Sprintf("a command in the sandbox %s did not end within %s", ref.Name, r.Within)})
 	defer cancel()
-	out, errs := &bounded{most: r.Most}, &bounded{most: r.Most}
+	full := make(chan struct{}, 2)
+	out, errs := &bounded{most: r.Most, full: full}, &bounded{most: r.Most, full: full}
 	s, err := c.Exec(within, ref, Command{Argv: r.Argv, Dir: r.Dir, Env: r.Env, Input: r.Input, Stdout: out, Stderr: errs})
 	if err != nil {
 		return Result{}, err
 	}
-	<-s.Done() // ends with its context at the latest
+	over := false
+	select {
+	case <-s.Done(): // with its context at the latest
+	case <-full:
+		over = true
+		s.Abandon()
+		<-s.Done()
+	}
+	if over || len(full) > 0 {
+		return Result{}, &Error{Code: TooLarge, Sentence: fmt.Sprintf("a command in the sandbox %s wrote more than %d bytes", ref.Name, r.Most)}
+	}
 	code, err := s.Wait(ctx)
 	if err != nil {
 		return Result{}, err
-	}
-	if out.over || errs.over {
-		return Result{}, &Error{Code: TooLarge, Sentence: fmt.Sprintf("a command in the sandbox %s wrote more than %d bytes", ref.Name, r.Most)}
 	}
 	return Result{Code: code, Stdout: out.Bytes(), Stderr: errs.Bytes()}, nil
 }
@@ -62,12 +70,12 @@ func (c *client) runOnce(ctx context.Context, ref Ref, r Short) (Result, error) 
 type bounded struct {
 	bytes.Buffer
 	most int
-	over bool
+	full chan<- struct{}
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > b.most {
-		b.over = true
+		b.full <- struct{}{} // once: nothing is written after an error
 		return 0, errors.New("full")
 	}
 	return b.Buffer.Write(p)

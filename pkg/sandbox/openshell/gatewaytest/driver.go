@@ -38,9 +38,8 @@ type driver struct {
 	docker *client.Client
 	// dir is what the double shares with its containers; a socket's path must
 	// be short.
-	dir        string
-	supervisor string
-	network    sync.Mutex
+	dir     string
+	network sync.Mutex
 }
 
 // proxyAddress is where what runs finds the exit, as each generation says it.
@@ -62,7 +61,7 @@ func newDriver(t testing.TB, g *Gateway) *driver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return &driver{g: g, t: t, docker: docker, dir: dir, supervisor: supervisor(t)}
+	return &driver{g: g, t: t, docker: docker, dir: dir}
 }
 
 var (
@@ -73,14 +72,13 @@ var (
 
 // supervisor builds the program that is the first in every container, once for
 // all doubles of a test program.
-func supervisor(t testing.TB) string {
-	t.Helper()
+func supervisor() (string, error) {
 	building.Lock()
 	defer building.Unlock()
 	if builtPath == "" && builtError == nil {
 		dir, err := os.MkdirTemp("", "double-supervisor")
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 		path := filepath.Join(dir, filepath.Base(inside.Program))
 		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest/supervisor")
@@ -91,10 +89,7 @@ func supervisor(t testing.TB) string {
 			builtPath = path
 		}
 	}
-	if builtError != nil {
-		t.Fatal(builtError)
-	}
-	return builtPath
+	return builtPath, builtError
 }
 
 // provision carries a box from taken to ready, or to its failure.
@@ -342,8 +337,12 @@ func (d *driver) carry(l net.Listener) {
 }
 
 func (d *driver) start(ctx context.Context, b *box, host string) error {
+	program, err := supervisor()
+	if err != nil {
+		return err
+	}
 	mounts := []mount.Mount{
-		{Type: mount.TypeBind, Source: filepath.Dir(d.supervisor), Target: filepath.Dir(inside.Program), ReadOnly: true},
+		{Type: mount.TypeBind, Source: filepath.Dir(program), Target: filepath.Dir(inside.Program), ReadOnly: true},
 		{Type: mount.TypeBind, Source: filepath.Join(b.host, "etc"), Target: filepath.Dir(inside.ConfigPath), ReadOnly: true},
 		{Type: mount.TypeBind, Source: filepath.Join(b.host, "run"), Target: inside.ControlDir},
 	}
