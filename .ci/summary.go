@@ -1,6 +1,7 @@
 // The command summary reads `go test -json` and promises that nothing that
 // failed or was skipped goes unread: a failing test's output is shown at once,
 // every skipped test is named with its reason, and the last line counts them.
+// What a passing test has counted, on a line with "counted:", is shown too.
 // Where MOJOUP_REQUIRE_KERNEL=1, a skip that is not in its list is a failure.
 package main
 
@@ -39,6 +40,7 @@ type summary struct {
 	passed, failed, skipped int
 	broken                  []string // packages
 	skips                   []string // name and reason
+	counts                  []string // what passing tests have counted
 }
 
 // read takes one line. What is no event is shown as it is.
@@ -74,6 +76,11 @@ func (s *summary) end(e event, pkg string, said []string) {
 	case e.Test == "":
 	case e.Action == "pass":
 		s.passed++
+		for _, line := range said {
+			if _, what, ok := strings.Cut(line, "counted: "); ok {
+				s.counts = append(s.counts, pkg+"."+e.Test+": "+strings.TrimSpace(what))
+			}
+		}
 	case e.Action == "skip":
 		s.skipped++
 		s.skips = append(s.skips, pkg+"."+e.Test+": "+reason(said))
@@ -106,6 +113,9 @@ func (s *summary) close(obliged bool) bool {
 	slices.Sort(s.skips)
 	if len(s.skips) > 0 {
 		fmt.Fprintf(s.out, "\nskipped, and why:\n  %s\n", strings.Join(slices.Compact(s.skips), "\n  "))
+	}
+	if len(s.counts) > 0 {
+		fmt.Fprintf(s.out, "\ncounted:\n  %s\n", strings.Join(s.counts, "\n  "))
 	}
 	good := s.failed == 0 && len(s.broken) == 0 && s.passed > 0
 	if bad := s.foreign(); obliged && len(bad) > 0 {

@@ -26,6 +26,7 @@ func TestSummary(t *testing.T) {
 		"soak":            {pass + skip("TestSoak", "wanted MOJOUP_SOAK"), true, true, "1 skipped"},
 		"failure":         {pass + `{"Action":"output","Package":"a","Test":"TestB","Output":"no bread\n"}` + "\n" + `{"Action":"fail","Package":"a","Test":"TestB"}`, false, false, "no bread"},
 		"does not build":  {pass + `{"Action":"build-output","ImportPath":"a","Output":"a.go:1: no\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "a.go:1: no"},
+		"counted":         {`{"Action":"output","Package":"a","Test":"TestA","Output":"    a_test.go:1: counted: 7 loaves\n"}` + "\n" + `{"Action":"pass","Package":"a","Test":"TestA"}`, false, true, "a.TestA: 7 loaves"},
 		"not of go test":  {pass + "weather\n", false, true, "weather"},
 		"package's words": {pass + `{"Action":"output","Package":"a","Output":"panic: lost\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "panic: lost"},
 	} {

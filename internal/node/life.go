@@ -64,7 +64,7 @@ func (n *Node) Run(ctx context.Context, c console.Caller, req api.RunRequest, s 
 		stages: []api.Stage{}, gone: make(chan struct{}),
 	}
 	hub.notedDown = func(line string) { l.diary.note(api.EventNotice, line) }
-	return l.begin(ctx, s)
+	return l.begin(n.observed(ctx), s)
 }
 
 // refused is the end of a session that never ran.
@@ -118,6 +118,9 @@ func (l *life) stage(name string) {
 	l.stages = append(l.stages, api.Stage{Name: name, Milliseconds: took})
 	l.diary.note(api.EventStage, fmt.Sprintf("%s took %.1f ms", name, took))
 	l.begun = now
+	if l.n.o.Observe != nil {
+		l.n.o.Observe("stage " + name)
+	}
 }
 
 func (l *life) run(ctx context.Context) api.Ended {

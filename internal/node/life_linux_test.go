@@ -401,7 +401,7 @@ func TestWholeLife(t *testing.T) {
 	if d := cmp.Diff([]string{"look", "policy", "verdict", "plan", "journal", "sandbox", "self-check", "command"}, names); d != "" {
 		t.Errorf("stages: %s", d)
 	}
-	if left := helpers(t, one.ID); len(left) > 0 {
+	if left := helpers(one.ID); len(left) > 0 {
 		t.Errorf("processes are left: %q", left)
 	}
 }

@@ -58,6 +58,9 @@ type Options struct {
 	Deputy *Deputy
 	// Times bound how long ends take.
 	Times Times
+	// Observe, if not nil, is told each step of each session and of the repair,
+	// see [sandbox.Observe].
+	Observe func(step string)
 }
 
 // A Deputy is what a node has of the system node that it is a part of.
@@ -139,6 +142,7 @@ var errAsked = errors.New("asked to end")
 // Serve serves until ctx ends, the node is asked to end, or has lingered long
 // enough; then it ends its sessions and returns when all are gone.
 func (n *Node) Serve(ctx context.Context) error {
+	ctx = n.observed(ctx)
 	lock, err := Hold(n.o.Paths)
 	if err != nil {
 		return err
@@ -161,6 +165,13 @@ func (n *Node) Serve(ctx context.Context) error {
 		return err
 	}
 	return n.serve(ctx, ln)
+}
+
+func (n *Node) observed(ctx context.Context) context.Context {
+	if n.o.Observe == nil {
+		return ctx
+	}
+	return sandbox.Observe(ctx, n.o.Observe)
 }
 
 // takeLeave takes a node that has left nothing out of the register.

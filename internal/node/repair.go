@@ -68,6 +68,7 @@ func undo(ctx context.Context, s *store.Store, pending []store.JournalEntry, do 
 			continue
 		}
 		did, err := do(ctx, e.Undo)
+		sandbox.Reached(ctx, "undid "+e.Kind+" "+e.Path)
 		if did != "" {
 			say(fmt.Sprintf("session %s: %s", e.Session, did))
 		}

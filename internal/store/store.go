@@ -37,6 +37,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
 // FileName is the name of the database in the state directory. Beside it lie
@@ -248,9 +250,11 @@ func (s *Store) transact(ctx context.Context, db interface {
 	if err := do(tx); err != nil {
 		return s.fail(doing, err)
 	}
+	sandbox.Reached(ctx, "before "+doing)
 	if err := tx.Commit(); err != nil {
 		return s.fail(doing, err)
 	}
+	sandbox.Reached(ctx, "after "+doing)
 	return nil
 }
 

@@ -76,6 +76,7 @@ func (b *box) Remove(ctx context.Context) error {
 		if err := b.helper.Kill(ctx); err != nil {
 			return err
 		}
+		sandbox.Reached(ctx, "helper ended")
 		if err := b.idle(ctx); err != nil {
 			return err
 		}
@@ -83,12 +84,14 @@ func (b *box) Remove(ctx context.Context) error {
 	var errs []error
 	if b.bounds != nil {
 		errs = append(errs, b.bounds.group.Remove(ctx))
+		sandbox.Reached(ctx, "control group removed")
 	}
 	// Only now: taken away under a running sandbox, a placeholder would take
 	// the protection of its path with it.
 	for i := len(b.held) - 1; i >= 0; i-- {
-		_, err := b.held[i].release()
+		_, err := b.held[i].release(ctx)
 		errs = append(errs, err)
+		sandbox.Reached(ctx, "released "+b.held[i].path)
 	}
 	b.held = nil
 	return errors.Join(errs...)

@@ -103,11 +103,12 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 		}
 	}()
 	b.bounds = e.bound(spec)
+	sandbox.Reached(ctx, "bounded")
 	// Whatever is the host's to do is done while the helper is at its own.
-	if err := e.begin(b); err != nil {
+	if err := e.begin(ctx, b); err != nil {
 		return nil, b.bounds.tooSmall(err)
 	}
-	if b.held, err = holdAll(spec); err != nil {
+	if b.held, err = holdAll(ctx, spec); err != nil {
 		return nil, err
 	}
 	b.spec, b.bare = unsheltered(spec, b.held)
@@ -121,6 +122,7 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if err != nil {
 		return nil, b.bounds.tooSmall(err)
 	}
+	sandbox.Reached(ctx, "set up")
 	b.owned.Go(func() {
 		b.bounds.watch.run(b.helper.PID(), b.helper.Done(), func() { _ = b.helper.Kill(context.WithoutCancel(ctx)) })
 	})
@@ -129,7 +131,7 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 }
 
 // begin starts the helper within its bounds and has it begin.
-func (e *Engine) begin(b *box) (err error) {
+func (e *Engine) begin(ctx context.Context, b *box) (err error) {
 	id := b.spec.Identity
 	if b.bounds.pinned.n > 0 {
 		if b.machine.filter, err = e.pinning(); err != nil {
@@ -143,6 +145,7 @@ func (e *Engine) begin(b *box) (err error) {
 	if err != nil {
 		return err
 	}
+	sandbox.Reached(ctx, "helper started")
 	// Before it forks: what it starts is bound as it is then.
 	b.bounds.pinned.hold(b.helper.PID())
 	if err := b.bounds.verify(b.helper.PID()); err != nil {
@@ -151,5 +154,6 @@ func (e *Engine) begin(b *box) (err error) {
 	if err := b.helper.MakeNamespaces(id.UID, id.GID); err != nil {
 		return err
 	}
+	sandbox.Reached(ctx, "namespaces asked for")
 	return b.helper.Begin(compileBase(b.inner(), b.machine))
 }

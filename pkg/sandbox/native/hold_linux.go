@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -56,13 +57,14 @@ type hold struct {
 	bare bool // the file could not be moved into its shelter
 }
 
-func holdAll(s sandbox.Spec) (held []*hold, err error) {
+func holdAll(ctx context.Context, s sandbox.Spec) (held []*hold, err error) {
 	for _, p := range placeholders(s) {
-		h, err := p.hold(s.Identity)
+		h, err := p.hold(ctx, s.Identity)
 		if err != nil {
 			return held, fmt.Errorf("holding %s: %w", p.path, err)
 		}
 		held = append(held, h)
+		sandbox.Reached(ctx, "held "+p.path)
 	}
 	return held, nil
 }
@@ -74,7 +76,7 @@ const (
 
 // hold makes the placeholder where there is nothing, as the session's user,
 // and takes the shared lock. What stands there already is left as it is.
-func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
+func (p placeholder) hold(ctx context.Context, id sandbox.Identity) (*hold, error) {
 	parent, err := p.parent()
 	if err != nil {
 		return nil, err
@@ -95,6 +97,9 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 		if err != nil {
 			return nil, err
 		}
+		if made {
+			sandbox.Reached(ctx, "made "+p.path)
+		}
 		lock, err := p.open(parent)
 		if errors.Is(err, unix.ENOENT) {
 			continue
@@ -113,12 +118,12 @@ func (p placeholder) hold(id sandbox.Identity) (*hold, error) {
 			if p.shelter == "" {
 				return h, nil
 			}
-			err := asUser(id, func() error { return p.moveIn(parent, lock) })
+			err := asUser(id, func() error { return p.moveIn(ctx, parent, lock) })
 			if err == nil || errors.Is(err, errNoShelter) {
 				h.bare = err != nil
 				return h, nil
 			}
-			_, rerr := h.release()
+			_, rerr := h.release(ctx)
 			return nil, errors.Join(err, rerr)
 		}
 		lock.Close()
@@ -217,7 +222,7 @@ func gone(err error) bool {
 // else here, and nobody needs to wait for it: it has no name any more. A lock
 // on what stays is given back at once, or another one would take us for a user
 // of it.
-func (h *hold) release() (removed bool, err error) {
+func (h *hold) release(ctx context.Context) (removed bool, err error) {
 	defer func() {
 		if removed {
 			go h.lock.Close()
@@ -228,11 +233,11 @@ func (h *hold) release() (removed bool, err error) {
 	if !h.file && h.shelter == "" && !h.made && !marked(h.lock) {
 		return false, nil // it was there before anybody held it
 	}
-	return h.remove(h.lock)
+	return h.remove(ctx, h.lock)
 }
 
 // sweep takes away what a dead node has left.
-func (p placeholder) sweep() (removed bool, err error) {
+func (p placeholder) sweep(ctx context.Context) (removed bool, err error) {
 	parent, err := p.parent()
 	if gone(err) {
 		return false, nil
@@ -241,6 +246,11 @@ func (p placeholder) sweep() (removed bool, err error) {
 		return false, fmt.Errorf("looking for the placeholder %s: %w", p.path, err)
 	}
 	defer unix.Close(parent)
+	if p.shelter != "" {
+		if _, err := removeDeadLock(parent, path.Base(p.shelter)+lockSuffix); err != nil {
+			return false, err
+		}
+	}
 	file, err := p.open(parent)
 	if gone(err) || err != nil && p.foreign(parent) {
 		return false, nil // gone, or something else stands there now
@@ -249,7 +259,7 @@ func (p placeholder) sweep() (removed bool, err error) {
 		return false, fmt.Errorf("looking at the placeholder %s: %w", p.path, err)
 	}
 	defer file.Close()
-	return p.remove(file)
+	return p.remove(ctx, file)
 }
 
 // foreign reports whether what stands there is somebody else's.
@@ -259,7 +269,7 @@ func (p placeholder) foreign(parent int) bool {
 	return err == nil && int(stat.Uid) != os.Geteuid()
 }
 
-func (p placeholder) remove(file *os.File) (removed bool, err error) {
+func (p placeholder) remove(ctx context.Context, file *os.File) (removed bool, err error) {
 	parent, err := p.parent()
 	if gone(err) {
 		return false, nil // its directory has gone, and it with that
@@ -279,7 +289,7 @@ func (p placeholder) remove(file *os.File) (removed bool, err error) {
 		return false, nil
 	}
 	if p.shelter != "" {
-		if done, err := p.moveOut(parent, file); !done || err != nil {
+		if done, err := p.moveOut(ctx, parent, file); !done || err != nil {
 			return false, err
 		}
 	}

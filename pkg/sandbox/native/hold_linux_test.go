@@ -38,12 +38,12 @@ func TestTakenRightsLeaveTheUndo(t *testing.T) {
 					{Path: filepath.Join(git, "commondir"), Guard: sandbox.HoldFile, Content: "."},
 				},
 			}
-			held, err := holdAll(spec)
+			held, err := holdAll(t.Context(), spec)
 			check(t, err)
 			in := filepath.Join(top, taken)
 			check(t, os.Chmod(in, mode))
 			for i := len(held) - 1; i >= 0; i-- {
-				if _, err := held[i].release(); !errors.Is(err, unix.EACCES) {
+				if _, err := held[i].release(t.Context()); !errors.Is(err, unix.EACCES) {
 					t.Errorf("%q with mode %o: the release of %s says %v", taken, mode, held[i].path, err)
 				}
 			}

@@ -257,11 +257,11 @@ type Held struct {
 // Hold makes what a sandbox's protections need on the host, and returns the
 // Spec as it can then be kept: a file that could not be sheltered is read-only
 // by itself.
-func Hold(spec sandbox.Spec) (sandbox.Spec, *Held, error) {
-	all, err := holdAll(spec)
+func Hold(ctx context.Context, spec sandbox.Spec) (sandbox.Spec, *Held, error) {
+	all, err := holdAll(ctx, spec)
 	h := &Held{all: all}
 	if err != nil {
-		return spec, nil, errors.Join(err, h.Release())
+		return spec, nil, errors.Join(err, h.Release(ctx))
 	}
 	spec, h.bare = unsheltered(spec, all)
 	return spec, h, nil
@@ -271,10 +271,10 @@ func Hold(spec sandbox.Spec) (sandbox.Spec, *Held, error) {
 func (h *Held) Facts() []sandbox.Fact { return unshelteredFacts(h.bare) }
 
 // Release takes away again what was made.
-func (h *Held) Release() error {
+func (h *Held) Release(ctx context.Context) error {
 	var errs []error
 	for _, one := range slices.Backward(h.all) {
-		_, err := one.release()
+		_, err := one.release(ctx)
 		errs = append(errs, err)
 	}
 	h.all = nil

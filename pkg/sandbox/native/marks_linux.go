@@ -114,12 +114,7 @@ func remainingPlaceholder(u sandbox.Undo) ([]sandbox.Trace, error) {
 	}
 	info, err := os.Lstat(t.Path)
 	if gone(err) && u.Kind == undoMove {
-		// The directory may be gone, and the link to it not.
-		if to, lerr := os.Readlink(u.Path); lerr != nil || to != sandbox.ShelterLink(u.Path) {
-			return nil, nil
-		}
-		t.Path = u.Path
-		return []sandbox.Trace{t}, nil
+		return remainingBeside(t, u.Path)
 	}
 	if gone(err) {
 		return nil, nil
@@ -137,6 +132,27 @@ func remainingPlaceholder(u sandbox.Undo) ([]sandbox.Trace, error) {
 		ours = info.IsDir() && info.Mode()&sandbox.PlaceholderMark != 0 && empty(t.Path)
 	}
 	if !ours {
+		return nil, nil
+	}
+	t.InUse, err = inUse(info)
+	return []sandbox.Trace{t}, err
+}
+
+// remainingBeside looks for what a shelter that is gone may have left: the link
+// to it, or git's lock of the file.
+func remainingBeside(t sandbox.Trace, file string) ([]sandbox.Trace, error) {
+	if to, err := os.Readlink(file); err == nil && to == sandbox.ShelterLink(file) {
+		t.Path = file
+		return []sandbox.Trace{t}, nil
+	}
+	t.Path = file + lockSuffix
+	f, err := os.OpenFile(t.Path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil // there is none, or none of ours
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !isOurLock(f) {
 		return nil, nil
 	}
 	t.InUse, err = inUse(info)

@@ -1,41 +1,36 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
-// Git locks a file by making this beside it, where a link leads to; programs
-// that do not know of it lose a race that they can lose with git as well.
-const lockSuffix = ".lock"
-
-const (
-	lockTries = 50
-	lockPause = 10 * time.Millisecond
-)
+// freshLink is the link before it takes the file's name.
+const freshLink = ".link"
 
 // moveIn puts the file into its shelter, dir, and a link to it in its place,
 // with the file at one of the two names at every moment. Where another
 // sandbox has done so, nothing is left to do. Everything happens under git's
 // own lock of the file.
-func (p placeholder) moveIn(parent int, dir *os.File) error {
+func (p placeholder) moveIn(ctx context.Context, parent int, dir *os.File) error {
 	name := path.Base(p.shelter)
 	if isLinked(parent, name, p.shelter) {
 		return nil
 	}
-	unlock, err := lockBeside(parent, name)
+	unlock, err := lockBeside(ctx, parent, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	sandbox.Reached(ctx, "locked "+p.shelter)
 	if isLinked(parent, name, p.shelter) {
 		return nil
 	}
@@ -60,17 +55,18 @@ func (p placeholder) moveIn(parent int, dir *os.File) error {
 	case stat.Nlink > 1:
 		return unix.EMLINK
 	}
-	const fresh = ".link"
-	_ = unix.Unlinkat(inside, fresh, 0)
-	if err := unix.Symlinkat(sandbox.ShelterLink(p.shelter), inside, fresh); err != nil {
+	_ = unix.Unlinkat(inside, freshLink, 0)
+	if err := unix.Symlinkat(sandbox.ShelterLink(p.shelter), inside, freshLink); err != nil {
 		return fmt.Errorf("%w: %w", errNoShelter, err)
 	}
+	sandbox.Reached(ctx, "linked to "+p.shelter)
 	if err := unix.Linkat(parent, name, inside, name, 0); err != nil {
-		_ = unix.Unlinkat(inside, fresh, 0)
+		_ = unix.Unlinkat(inside, freshLink, 0)
 		return fmt.Errorf("%w: %w", errNoShelter, err)
 	}
-	if err := unix.Renameat(inside, fresh, parent, name); err != nil {
-		return errors.Join(err, unix.Unlinkat(inside, fresh, 0), unix.Unlinkat(inside, name, 0))
+	sandbox.Reached(ctx, "doubled "+p.shelter)
+	if err := unix.Renameat(inside, freshLink, parent, name); err != nil {
+		return errors.Join(err, unix.Unlinkat(inside, freshLink, 0), unix.Unlinkat(inside, name, 0))
 	}
 	return nil
 }
@@ -109,13 +105,15 @@ func unsheltered(s sandbox.Spec, held []*hold) (sandbox.Spec, []string) {
 
 // moveOut puts the file back. It reports whether the shelter may go: not while
 // a program of the host is at the file.
-func (p placeholder) moveOut(parent int, dir *os.File) (done bool, err error) {
+func (p placeholder) moveOut(ctx context.Context, parent int, dir *os.File) (done bool, err error) {
 	name, inside := path.Base(p.shelter), int(dir.Fd())
-	unlock, err := lockBeside(inside, name)
+	unlock, err := lockBeside(ctx, inside, name)
 	if err != nil {
 		return false, fmt.Errorf("moving %s back: %w", p.shelter, err)
 	}
 	defer unlock()
+	sandbox.Reached(ctx, "locked to move back "+p.shelter)
+	_ = unix.Unlinkat(inside, freshLink, 0)
 	var stat unix.Stat_t
 	there := unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil
 	if there && !isLinked(parent, name, p.shelter) {
@@ -127,6 +125,7 @@ func (p placeholder) moveOut(parent int, dir *os.File) (done bool, err error) {
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return false, fmt.Errorf("moving %s back: %w", p.shelter, err)
 	}
+	sandbox.Reached(ctx, "moved back "+p.shelter)
 	return true, nil
 }
 
@@ -135,32 +134,4 @@ func isLinked(parent int, name, file string) bool {
 	var to [unix.PathMax]byte
 	n, err := unix.Readlinkat(parent, name, to[:])
 	return err == nil && string(to[:n]) == sandbox.ShelterLink(file)
-}
-
-// lockBeside takes git's lock of a file, and waits a little where git has it.
-func lockBeside(dir int, name string) (unlock func(), err error) {
-	for range lockTries {
-		var fd int
-		fd, err = unix.Openat(dir, name+lockSuffix, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-		if err == nil {
-			unix.Close(fd)
-			return func() { _ = unix.Unlinkat(dir, name+lockSuffix, 0) }, nil
-		}
-		if !errors.Is(err, unix.EEXIST) {
-			return nil, err
-		}
-		<-time.After(lockPause)
-	}
-	return nil, &LockedError{Name: name + lockSuffix}
-}
-
-// A LockedError says that a program of the host holds git's lock of a file
-// that is to be protected.
-type LockedError struct{ Name string }
-
-func (e *LockedError) Error() string { return "another git holds " + e.Name }
-
-// Hint is the next step for people.
-func (e *LockedError) Hint() string {
-	return "try again; if no git runs in this repository, one has died: remove that file"
 }

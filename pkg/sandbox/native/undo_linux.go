@@ -72,7 +72,7 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 	if err := clean("undo", u.Path); err != nil {
 		return "", err
 	}
-	removed, err := p.sweep()
+	removed, err := p.sweep(ctx)
 	switch {
 	case removed && p.shelter != "":
 		did = "moved " + u.Path + " back to its place"

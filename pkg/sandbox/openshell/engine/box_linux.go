@@ -111,7 +111,7 @@ func (b *box) Remove(ctx context.Context) error {
 	// Only now: taken away under a running sandbox, a placeholder would take
 	// the protection of its path with it.
 	if b.held != nil {
-		errs = append(errs, b.held.Release())
+		errs = append(errs, b.held.Release(ctx))
 	}
 	return errors.Join(errs...)
 }

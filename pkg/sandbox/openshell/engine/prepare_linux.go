@@ -69,7 +69,7 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 			err = errors.Join(err, b.Remove(rctx))
 		}
 	}()
-	if b.spec, b.held, err = native.Hold(spec); err != nil {
+	if b.spec, b.held, err = native.Hold(ctx, spec); err != nil {
 		return nil, err
 	}
 	if err := b.open(ctx); err != nil {
