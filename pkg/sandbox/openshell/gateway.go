@@ -316,14 +316,29 @@ func (c *client) Create(ctx context.Context, r Request) (Record, error) {
 	return Record{}, c.refusal(r, err)
 }
 
+// lookWithin is how long is looked for what may have been made: a gateway that
+// went away with the answer may be restarting.
+const lookWithin = 3 * time.Second
+
 // look finds out whether a request was taken whose answer was lost.
 func (c *client) look(ctx context.Context, name, attempt string, lost error) (Record, error) {
 	// The caller may have gone; the sandbox may not.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookWithin)
 	defer cancel()
-	got, err := c.Get(ctx, name)
-	if err == nil && got.Labels[LabelAttempt] == attempt {
-		return got, nil
+	for absent := 0; absent < 3 && ctx.Err() == nil; {
+		got, err := c.Get(ctx, name)
+		switch {
+		case err == nil && got.Labels[LabelAttempt] == attempt:
+			return got, nil
+		case err == nil, errors.Is(err, VersionChanged), errors.Is(err, Nonsense):
+			absent = 3
+		case errors.Is(err, NotFound):
+			absent++ // or it is still being written down
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
 	}
 	return Record{}, &Error{Code: Uncertain, Err: lost,
 		Sentence: fmt.Sprintf("whether %s has made the sandbox %s is not known: %s", c.reg.title(), name, lost),
