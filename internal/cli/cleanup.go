@@ -75,10 +75,15 @@ func verifyAll(cmd *cobra.Command, p Process, h here) error {
 	if err != nil {
 		return fault.Unknown("%w", err)
 	}
+	return sayLeft(p, r, wantsJSON(cmd))
+}
+
+// sayLeft says what a look has found, in words and in the exit code.
+func sayLeft(p Process, r residue.Report, asJSON bool) (err error) {
 	for _, line := range r.Unknown {
 		talk{w: p.Stderr}.line("could not find out: %s", visible(line))
 	}
-	if wantsJSON(cmd) {
+	if asJSON {
 		err = printJSON(p.Stdout, r)
 	} else {
 		printLeft(newPen(p), r)
