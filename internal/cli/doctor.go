@@ -13,6 +13,7 @@ import (
 
 func newDoctor(p Process) *cobra.Command {
 	var engine string
+	var mend, undo, yes bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check whether this machine can sandbox agents, and say how to mend it",
@@ -34,6 +35,9 @@ switched off, 3 where it could not be found out.`,
 			if err != nil {
 				return err
 			}
+			if undo {
+				return h.undoFixes(cmd.Context(), p)
+			}
 			report := h.examine(cmd.Context(), configured, true)
 			if wantsJSON(cmd) {
 				if err := printJSON(p.Stdout, report); err != nil {
@@ -42,10 +46,18 @@ switched off, 3 where it could not be found out.`,
 			} else {
 				printReport(newPen(p), report)
 			}
+			if mend {
+				if err := h.fix(cmd.Context(), p, report, yes); err != nil {
+					return err
+				}
+			}
 			return verdictExit(report.Verdict)
 		},
 	}
 	cmd.Flags().StringVar(&engine, "engine", "", "judge this engine instead of the configured one: auto, native, docker")
+	cmd.Flags().BoolVar(&mend, "fix", false, "show what could be mended without harm, ask, and do it: linger, registration, the image")
+	cmd.Flags().BoolVar(&undo, "undo", false, "take back what --fix has done")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before --fix changes something")
 	addJSON(cmd)
 	return cmd
 }

@@ -82,7 +82,7 @@ func (l *life) another(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Com
 	proc, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Process, error) { return box.Exec(ctx, cmd, pipes.stdio) }, nil)
 	pipes.started(proc)
 	if err != nil {
-		return sandbox.Exit{}, execFailed(err, "")
+		return sandbox.Exit{}, execFailed(err, "", "")
 	}
 	if err := s.Started(api.Started{Session: l.show(), Terminal: cmd.TTY != nil}); err != nil {
 		_ = proc.Signal(goodbye(errClientGone))

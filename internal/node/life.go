@@ -17,6 +17,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/recording"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -267,7 +268,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	proc, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Process, error) { return box.Exec(ctx, p.command, pipes.stdio) }, nil)
 	pipes.started(proc)
 	if err != nil {
-		return 0, execFailed(err, l.req.Tool)
+		return 0, execFailed(err, l.req.Tool, p.engine.Name())
 	}
 	l.stage("command")
 	l.publish()
@@ -287,9 +288,12 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	return exit.Code, err
 }
 
-func execFailed(err error, tool string) error {
+func execFailed(err error, tool, engine string) error {
 	if e, ok := errors.AsType[*sandbox.ExecError](err); ok {
 		f := fault.As(e).WithExit(e.Code)
+		if e.Code == 127 && engine == string(capability.Docker) {
+			return f.WithHint("%s", inImage(cmp.Or(tool, e.Program)))
+		}
 		if e.Code == 127 && tool != "" {
 			return f.WithHint("%s", installed(tool))
 		}

@@ -25,3 +25,11 @@ func toolNotices(e *policy.Effective, tool string) (notices []string) {
 	}
 	return notices
 }
+
+// inImage says how a program gets into the image of engine docker.
+func inImage(program string) string {
+	if toolPackages[program] != "" {
+		return fmt.Sprintf("the image of sessions does not have it: mojoup-node image build --tool %s", program)
+	}
+	return "the image of sessions does not have it: mojoup-node image build --package NAME installs one of Debian's packages"
+}

@@ -127,10 +127,6 @@ func (i *Inside) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return i.box.Dial(ctx, port)
 }
 
-// Refusals are the calls that the helper's filter refused, see
-// [sandbox.Teller]; what its maker's filter refuses first is not among them.
-func (i *Inside) Refusals() ([]sandbox.Refusal, <-chan struct{}) { return i.box.Refusals() }
-
 // Done is closed when the helper has ended, and with it what it drives.
 func (i *Inside) Done() <-chan struct{} { return i.box.gone }
 

@@ -82,7 +82,7 @@ func testEscapes(t *testing.T, s *suite) {
 				a := stage(t, p, attack, common, own)
 				b := s.open(t, spec)
 				results := try(t, attempts, a, b.runner(attack))
-				s.judge(t, attempts, results)
+				s.judge(t, land.name, attempts, results)
 				wantTold(t, attempts, results, b.Sandbox)
 			})
 		})
@@ -104,12 +104,15 @@ func (s *suite) showOutside(t *testing.T, land terrain, attack string) {
 }
 
 // judge compares with the table and with what the engine is known to lack.
-func (s *suite) judge(t *testing.T, attempts []escape.Attempt, results []escape.Result) {
+func (s *suite) judge(t *testing.T, land string, attempts []escape.Attempt, results []escape.Result) {
 	t.Helper()
 	for i, r := range results {
 		t.Logf("%-24s %s", r.Name, r.Outcome)
 		wrong := attempts[i].Inside(r)
 		reason, excepted := s.options.Except[r.Name]
+		if !excepted {
+			reason, excepted = s.options.Except[land+"/"+r.Name]
+		}
 		switch {
 		case wrong == "" && excepted && attempts[i].Held(r.Outcome):
 			t.Errorf("%s holds, although it is excepted: %s", r.Name, reason)

@@ -18,9 +18,13 @@ type Options struct {
 	// image. Nil leaves it as it is.
 	Adapt func(t *testing.T, s sandbox.Spec) sandbox.Spec
 	// Except names attempts of the escape table that are known not to hold on
-	// this engine, each with the reason. A listed one that holds is an error,
+	// this engine, each with the reason; with "MainTree/" or "Worktree/" before
+	// it in that layout only. A listed one that holds is an error,
 	// so that the list cannot outlive its reasons.
 	Except map[string]string
+	// Without names tests that an engine is known not to pass, each with the
+	// reason that its facts give for it. They are not run.
+	Without map[string]string
 	// Starts is how many sandboxes B34 starts. Zero means 100.
 	Starts int
 	// Swaps is how many sandboxes B53 makes while somebody exchanges paths.
@@ -104,6 +108,10 @@ type testCase struct {
 func (s *suite) group(t *testing.T, name string, cases []testCase) {
 	t.Run(name, func(t *testing.T) {
 		for _, c := range cases {
+			if reason, ok := s.options.Without[c.name]; ok {
+				t.Logf("%s is left out: %s", c.name, reason)
+				continue
+			}
 			t.Run(c.name, func(t *testing.T) { c.run(t, s) })
 		}
 	})

@@ -57,6 +57,9 @@ func (d *Daemon) Close() error { return d.c.Close() }
 // within bounds a call that has nothing to wait for.
 const within = 20 * time.Second
 
+// removeWithin is for what a container has written, which may be much.
+const removeWithin = 3 * time.Minute
+
 func asNotFound(err error) error {
 	if errdefs.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
@@ -257,7 +260,7 @@ func (d *Daemon) Kill(ctx context.Context, id string) error {
 
 // Remove takes a container away, whatever runs in it.
 func (d *Daemon) Remove(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, removeWithin)
 	defer cancel()
 	err := d.c.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	if err == nil || errdefs.IsNotFound(err) {

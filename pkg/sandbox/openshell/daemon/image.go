@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/pkg/stdcopy"
 )
 
 // An Image is what is known of one that Docker has.
@@ -111,6 +114,83 @@ func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map
 		found[p] = err == nil
 	}
 	return found, nil
+}
+
+// Change runs a program as root in a container of an image, with this machine's
+// network, and makes what came of it an image without a command or a directory
+// of its own. Every line that the program says is told.
+func (d *Daemon) Change(ctx context.Context, from, to string, env []string, say func(string), argv ...string) (err error) {
+	made, err := d.c.ContainerCreate(ctx, &container.Config{
+		Image: from, Entrypoint: argv[:1], Cmd: argv[1:], User: "0:0", Env: env, Labels: map[string]string{LabelProbe: "true"},
+	}, &container.HostConfig{NetworkMode: "host"}, nil, nil, "")
+	if err != nil {
+		return fmt.Errorf("making a container of %s: %w", from, asNotFound(err))
+	}
+	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made.ID)) }()
+	ended, failed := d.c.ContainerWait(ctx, made.ID, container.WaitConditionNextExit)
+	if err := d.c.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
+		return fmt.Errorf("starting %s: %w", argv[0], err)
+	}
+	if err := d.follow(ctx, made.ID, say); err != nil {
+		return err
+	}
+	select {
+	case e := <-ended:
+		if e.StatusCode != 0 {
+			return fmt.Errorf("%s ended with %d", argv[0], e.StatusCode)
+		}
+	case err := <-failed:
+		return fmt.Errorf("waiting for %s: %w", argv[0], err)
+	}
+	_, err = d.c.ContainerCommit(ctx, made.ID, container.CommitOptions{Reference: to, Config: &container.Config{Cmd: []string{"/bin/bash"}}})
+	if err != nil {
+		return fmt.Errorf("making the image %s: %w", to, err)
+	}
+	return nil
+}
+
+// follow tells what a container says until it ends.
+func (d *Daemon) follow(ctx context.Context, id string, say func(string)) error {
+	r, err := d.c.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
+	if err != nil {
+		return fmt.Errorf("reading what the container says: %w", err)
+	}
+	defer r.Close()
+	in, out := io.Pipe()
+	go func() {
+		_, err := stdcopy.StdCopy(out, out, r)
+		_ = out.CloseWithError(err)
+	}()
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		say(lines.Text())
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return lines.Err()
+}
+
+// Pull has Docker fetch an image, telling each step.
+func (d *Daemon) Pull(ctx context.Context, ref string, say func(string)) error {
+	r, err := d.c.ImagePull(ctx, ref, image.PullOptions{})
+	if err != nil {
+		return fmt.Errorf("pulling the image %s: %w", ref, asNotFound(err))
+	}
+	defer r.Close()
+	for in := json.NewDecoder(r); ; {
+		var step struct{ Status, ID, Error string }
+		if err := in.Decode(&step); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("pulling the image %s: %w", ref, err)
+		}
+		if step.Error != "" {
+			return fmt.Errorf("pulling the image %s: %s", ref, step.Error)
+		}
+		say(step.ID + " " + step.Status)
+	}
 }
 
 // Import makes an image of a file system in a tar archive.

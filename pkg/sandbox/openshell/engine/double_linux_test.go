@@ -25,9 +25,29 @@ func TestDouble(t *testing.T) {
 	for _, generation := range []string{gatewaytest.V00, gatewaytest.V01} {
 		t.Run(generation, func(t *testing.T) {
 			w := newWorld(t, gatewaytest.Options{Generation: generation})
-			sandboxtest.Test(t, w.engine, sandboxtest.Options{Confines: true, Adapt: hostsPrograms, Starts: 8, Swaps: 6, Except: except})
+			o := sandboxtest.Options{Confines: true, Adapt: hostsPrograms, Starts: 8, Swaps: 6}
+			o.Except = map[string]string{"route-private": "the network inside is of such a range; its other end takes nothing but for the proxy"}
+			if generation == gatewaytest.V01 {
+				o.Except, o.Without = weaker()
+			}
+			sandboxtest.Test(t, w.engine, o)
 		})
 	}
+}
+
+// weaker is what does not hold on 0.1.x, as its facts say: its containers give
+// nobody the right to hold a link, to make one in the root, or to name the
+// host, and their own way out is a socket that is seen.
+func weaker() (except, without map[string]string) {
+	except = map[string]string{}
+	for _, name := range []string{"rename-config", "replace-config", "exchange-config", "unlink-config", "link-config"} {
+		except["MainTree/"+name] = "the link behind which git's config stands is no mount"
+	}
+	without = map[string]string{
+		"IdentityOwnsFiles": "the host name is the container's", "MountsAreAllThereIs": "a link in the root cannot be made",
+		"B47_LinkedWorktree": "the link of config.worktree is no mount", "B90_NoSocketsOfTheHost": "the container's own way out is seen",
+	}
+	return except, without
 }
 
 // A world is a double and what an engine on it needs.
@@ -92,6 +112,14 @@ func emptyImage(t *testing.T) string {
 	t.Helper()
 	makeEmpty.Lock()
 	defer makeEmpty.Unlock()
+	d, err := daemon.Connect(os.Getenv("DOCKER_HOST"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Image(t.Context(), emptyName); err == nil {
+		return emptyName
+	}
 	var archive bytes.Buffer
 	out := tar.NewWriter(&archive)
 	add := func(h tar.Header) {
@@ -116,11 +144,6 @@ func emptyImage(t *testing.T) string {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Connect(os.Getenv("DOCKER_HOST"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
 	if err := d.Import(t.Context(), emptyName, &archive); err != nil {
 		t.Fatal(err)
 	}

@@ -103,6 +103,9 @@ func (d *driver) provision(ctx context.Context, b *box) {
 
 func (d *driver) make(ctx context.Context, b *box) (reason string, err error) {
 	for _, m := range b.Mounts {
+		if m.Type == "tmpfs" {
+			continue
+		}
 		if _, err := os.Stat(m.Source); err != nil || slices.ContainsFunc(d.g.o.Hidden, func(h string) bool { return strings.HasPrefix(m.Source+"/", h+"/") }) {
 			return "ContainerCreateFailed", fmt.Errorf("bind source path does not exist: %s", m.Source)
 		}
@@ -347,6 +350,10 @@ func (d *driver) start(ctx context.Context, b *box, host string) error {
 		{Type: mount.TypeBind, Source: filepath.Join(b.host, "run"), Target: inside.ControlDir},
 	}
 	for _, m := range b.Mounts {
+		if m.Type == "tmpfs" {
+			mounts = append(mounts, mount.Mount{Type: mount.TypeTmpfs, Target: m.Target, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: m.Size, Mode: os.FileMode(m.Mode)}})
+			continue
+		}
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
 	}
 	pids := int64(2048)

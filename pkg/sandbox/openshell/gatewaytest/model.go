@@ -45,6 +45,7 @@ type Request struct {
 type Mount struct {
 	Type, Source, Target string
 	ReadOnly             bool
+	Size, Mode           int64 // of type tmpfs
 }
 
 // Policy is a request's policy.
@@ -205,15 +206,17 @@ func (g *Gateway) validateMounts(mounts []Mount) error {
 	if g.o.NoDriverConfig {
 		return refuse("caller driver config is disabled; set allow_driver_config = true in [openshell.drivers.docker]")
 	}
-	if g.o.NoBinds {
+	binds := slices.ContainsFunc(mounts, func(m Mount) bool { return m.Type == "bind" })
+	if g.o.NoBinds && binds {
 		return refuse("docker bind mounts require enable_bind_mounts = true in [openshell.drivers.docker]")
 	}
-	if g.o.Admission {
+	if g.o.Admission && binds {
 		return refuse("host bind or image mount cannot be attached while resource admission is enabled")
 	}
 	seen := map[string]bool{}
 	for _, m := range mounts {
-		if m.Type != "bind" || !path.IsAbs(m.Source) || !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" || seen[m.Target] {
+		known := m.Type == "bind" && path.IsAbs(m.Source) || m.Type == "tmpfs" && m.Source == "" && m.Size > 0
+		if !known || !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" || seen[m.Target] {
 			return status.Errorf(codes.InvalidArgument, "invalid docker driver_config: mount at '%s'", m.Target)
 		}
 		seen[m.Target] = true
@@ -317,7 +320,8 @@ func mountsOf(s *structpb.Struct) []Mount {
 		if v, ok := f["read_only"]; ok {
 			readOnly = v.GetBoolValue()
 		}
-		out = append(out, Mount{f["type"].GetStringValue(), f["source"].GetStringValue(), f["target"].GetStringValue(), readOnly})
+		out = append(out, Mount{f["type"].GetStringValue(), f["source"].GetStringValue(), f["target"].GetStringValue(), readOnly,
+			int64(f["size_bytes"].GetNumberValue()), int64(f["mode"].GetNumberValue())})
 	}
 	return out
 }

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
+)
+
+// A fix is one change that doctor may make: a program to run, and the one that
+// takes it back.
+type fix struct {
+	What string   `json:"what"`
+	Do   []string `json:"do"`
+	Undo []string `json:"undo"`
+}
+
+// fixes are what would help, of the few changes that harm nobody.
+func (h here) fixes(p Process, r capability.Report) []fix {
+	var out []fix
+	if user := p.Getenv("USER"); h.untilLogout(p, user) {
+		out = append(out, fix{"let the person's services go on after logout",
+			[]string{"loginctl", "enable-linger"}, []string{"loginctl", "disable-linger"}})
+	}
+	if failed(r, capability.NameGateway) && !failed(r, capability.NameCLI) && listens(product.DefaultEndpoint) {
+		out = append(out, fix{"register the OpenShell gateway that answers at " + product.DefaultEndpoint,
+			[]string{product.Program, "gateway", "add", product.DefaultEndpoint, "--local", "--name", product.Program},
+			[]string{product.Program, "gateway", "remove", product.Program}})
+	}
+	if image := h.settings.String(config.SandboxImage); image != "" && failed(r, capability.NameImage) && !failed(r, capability.NameDocker) {
+		out = append(out, fix{"have Docker fetch the image of sessions", []string{"docker", "pull", image}, []string{"docker", "rmi", image}})
+	}
+	return out
+}
+
+func failed(r capability.Report, name string) bool {
+	i := slices.IndexFunc(r.Checks, func(c capability.Check) bool { return c.Name == name })
+	return i >= 0 && r.Checks[i].State == capability.Fail
+}
+
+// untilLogout reports whether this person's service manager ends with them.
+func (h here) untilLogout(p Process, user string) bool {
+	run := p.Getenv("XDG_RUNTIME_DIR")
+	if run == "" {
+		run = fmt.Sprintf("/run/user/%d", p.UID)
+	}
+	if _, err := os.Stat(filepath.Join(run, "systemd", "private")); err != nil || user == "" || strings.Contains(user, "/") {
+		return false
+	}
+	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", user))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// listens reports whether something takes connections at a URL of this machine.
+func listens(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", u.Host, time.Second)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+// fixesPath is where what was changed is kept, so that it can be taken back.
+func (h here) fixesPath() string { return filepath.Join(h.paths.State, "fixes.json") }
+
+// fix shows what would be changed, asks, and does it.
+func (h here) fix(ctx context.Context, p Process, r capability.Report, yes bool) error {
+	say := talk{w: p.Stderr}
+	all := h.fixes(p, r)
+	if len(all) == 0 {
+		say.line("there is nothing that --fix could mend: see what each check says")
+		return nil
+	}
+	for _, f := range all {
+		say.line("would %s: %s", f.What, strings.Join(f.Do, " "))
+	}
+	if !yes {
+		agreed, err := agree(p, "do that? [y/N] ")
+		if err != nil || !agreed {
+			return err
+		}
+	}
+	for _, f := range all {
+		if err := runFix(ctx, f.Do); err != nil {
+			return err
+		}
+		// After the act: taking back what was not done would undo somebody else's.
+		if err := h.remember(f); err != nil {
+			return err
+		}
+		say.line("done: %s (to take it back: mojoup-node doctor --undo)", f.What)
+	}
+	return nil
+}
+
+// undoFixes takes back what --fix has done, the newest first.
+func (h here) undoFixes(ctx context.Context, p Process) error {
+	say := talk{w: p.Stderr}
+	done, err := h.remembered()
+	if err != nil {
+		return err
+	}
+	if len(done) == 0 {
+		say.line("--fix has changed nothing here")
+		return nil
+	}
+	for len(done) > 0 {
+		f := done[len(done)-1]
+		if err := runFix(ctx, f.Undo); err != nil {
+			return err
+		}
+		done = done[:len(done)-1]
+		if err := h.write(done); err != nil {
+			return err
+		}
+		say.line("taken back: %s", f.What)
+	}
+	return nil
+}
+
+func runFix(ctx context.Context, argv []string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return fault.Negative("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// agree asks on a terminal; elsewhere nobody could answer.
+func agree(p Process, question string) (bool, error) {
+	if !isTerminal(p.Stdin) {
+		return false, fault.Usage("nobody can be asked here").WithHint("say --yes")
+	}
+	fmt.Fprint(p.Stderr, question)
+	line, err := bufio.NewReader(p.Stdin).ReadString('\n')
+	if err != nil {
+		return false, fault.Usage("no answer")
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes", nil
+}
+
+func (h here) remembered() (done []fix, err error) {
+	text, err := os.ReadFile(h.fixesPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &done)
+	}
+	if err != nil {
+		return nil, fault.Unknown("reading what --fix has done: %w", err)
+	}
+	return done, nil
+}
+
+func (h here) remember(f fix) error {
+	done, err := h.remembered()
+	if err != nil {
+		return err
+	}
+	return h.write(append(done, f))
+}
+
+func (h here) write(done []fix) error {
+	text, err := json.MarshalIndent(done, "", "  ")
+	if err != nil {
+		return fault.Unknown("keeping what --fix has done: %w", err)
+	}
+	if err := os.MkdirAll(h.paths.State, 0o700); err != nil {
+		return fault.Unknown("keeping what --fix has done: %w", err)
+	}
+	if err := os.WriteFile(h.fixesPath(), append(text, '\n'), 0o600); err != nil {
+		return fault.Unknown("keeping what --fix has done: %w", err)
+	}
+	return nil
+}
