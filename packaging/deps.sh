@@ -20,6 +20,11 @@ test_packages() {
 	command -v curl >/dev/null 2>&1 || echo curl
 	command -v strace >/dev/null 2>&1 || echo strace
 	command -v vim >/dev/null 2>&1 || echo vim
+	command -v less >/dev/null 2>&1 || echo less
+	command -v top >/dev/null 2>&1 || echo procps
+	command -v tput >/dev/null 2>&1 || echo ncurses-bin
+	command -v gh >/dev/null 2>&1 || echo gh
+	[ -x /usr/bin/pytest ] || echo python3-pytest
 	command -v gdb >/dev/null 2>&1 || echo gdb
 	command -v shellcheck >/dev/null 2>&1 || echo shellcheck
 	command -v setpriv >/dev/null 2>&1 || echo util-linux

@@ -1,7 +1,8 @@
 // Package realtest promises that programs which people use really work inside
 // real sessions of the finished binary: git over https, curl, Node, Python, Go,
 // npm, pip and an agent's own command line, against servers of the test's own
-// on loopback. It has tests only.
+// on loopback; and on a terminal an editor, a pager, top, a shell with its jobs,
+// a dev server and a test suite. It has tests only.
 //
 // Each program is also run without a sandbox against the same server, so that
 // a test cannot pass because the server answers nobody. Programs that are
