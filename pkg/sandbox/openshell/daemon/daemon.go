@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +76,7 @@ type Container struct {
 	Addresses []netip.Addr // in every network
 	PID       int          // of its first process, as the host counts
 	OOM       bool         // its first process was killed for memory
+	Shown     []string     // its environment and arguments, which everybody sees who may ask
 }
 
 // Containers finds those that bear all these labels, in whatever state.
@@ -111,7 +113,7 @@ func (d *Daemon) inspect(ctx context.Context, id string) (Container, error) {
 	if err != nil {
 		return Container{}, fmt.Errorf("looking at a container: %w", asNotFound(err))
 	}
-	c := Container{ID: got.ID, Labels: got.Config.Labels}
+	c := Container{ID: got.ID, Labels: got.Config.Labels, Shown: slices.Concat(got.Config.Env, got.Config.Entrypoint, got.Config.Cmd)}
 	if s := got.State; s != nil {
 		c.Running, c.PID, c.OOM = s.Running, s.Pid, s.OOMKilled
 	}
