@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,6 +183,10 @@ func printSession(pen pen, s api.Session) {
 	pen.section("ENFORCED", len(s.Enforced))
 	for _, f := range s.Enforced {
 		pen.printf("  %s %s %s\n", pad(f.Strength, 9), pad(f.Name, 18), cell(f.Detail))
+	}
+	pen.section("REFUSED CALLS", len(s.Refused))
+	for _, r := range s.Refused {
+		pen.printf("  %s %s %s tried to %s (%s): %s\n", r.First.Local().Format(time.TimeOnly), pad(fmt.Sprintf("%d×", r.Count), 6), cell(cmp.Or(r.Program, "some program")), cell(r.Tried), r.Call, r.Answer)
 	}
 	pen.section(fmt.Sprintf("REQUESTS (%d allowed, %d denied)", s.Allowed, s.Denied), s.Allowed+s.Denied)
 	for _, v := range s.Verdicts {

@@ -150,6 +150,7 @@ func (n *Node) find(ctx context.Context, id session.ID) (api.Session, error) {
 	n.mu.Unlock()
 	if l != nil {
 		if s := l.show(); s.ID != "" {
+			s.Refused = l.refused()
 			return s, nil
 		}
 	}

@@ -140,6 +140,7 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 	}
 	l.row = row
 	l.publish()
+	end.Notices = append(end.Notices, l.refusals...)
 	if line := deniedLine(row); line != "" {
 		end.Notices = append(end.Notices, line)
 	}

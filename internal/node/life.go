@@ -46,6 +46,8 @@ type life struct {
 	closing   []string // lines about what limits did to the session, and about what it left
 	left      history  // of its repository, once its sandbox has gone
 	inside    atomic.Pointer[inside]
+	told      atomic.Pointer[told]
+	refusals  []string          // closing lines about refused calls
 	kept      *recording.Writer // of what its terminal shows, or nil
 	cause     string            // the limit that ended the command, in words
 
@@ -183,12 +185,14 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	}
 	wayOut := l.serveWayOut(ctx, p, box.Listener())
 	guard := l.guard(ctx, p)
+	told := l.follow(ctx, box)
 	defer func() {
 		if err != nil { // else the client has taken all that there was
 			l.client.Hurry(l.n.o.Times.HangUp)
 		}
 		guard.stop() // the teardown takes the protections away
 		left = l.remove(ctx, box, wayOut)
+		l.refusals = told.end(ctx)
 		l.left = guard.end(ctx)
 		l.closing = append(l.closing, l.left.lines...)
 	}()

@@ -18,7 +18,7 @@ const (
 	shownBytes = 4 << 20
 )
 
-// detail adds the newest verdicts to what is shown of a session, and says what
+// detail adds the newest verdicts and the refused calls to what is shown of a session, and says what
 // there was besides them.
 func detail(ctx context.Context, s *store.Store, out *api.Session) error {
 	id := session.ID(out.ID)
@@ -29,6 +29,11 @@ func detail(ctx context.Context, s *store.Store, out *api.Session) error {
 	forgotten, err := s.Forgotten(ctx, id)
 	if err != nil {
 		return err
+	}
+	if out.Refused == nil {
+		if out.Refused, err = s.Refusals(ctx, id); err != nil {
+			return err
+		}
 	}
 	out.Verdicts, out.RecordedBytes = newest(rows, shownBytes), s.Recorded(id)
 	notices := slices.Clone(out.Notices)

@@ -74,6 +74,7 @@ func (s *Store) prune(ctx context.Context, sessions, verdicts int) (int, error) 
 			for _, stmt := range []string{
 				`DELETE FROM verdicts WHERE session = ?`,
 				`DELETE FROM events WHERE session = ?`,
+				`DELETE FROM refusals WHERE session = ?`,
 				`DELETE FROM journal WHERE session = ? AND done IS NOT NULL`,
 				`DELETE FROM sessions WHERE id = ?`,
 			} {

@@ -105,6 +105,7 @@ type Session struct {
 	Denied     int       `json:"denied"`
 	Attached   int       `json:"attached"`           // clients that are shown it now
 	Verdicts   []Outcome `json:"verdicts,omitempty"` // session show only, newest last
+	Refused    []Refusal `json:"refused,omitempty"`  // session show only, in the order of their first
 	// Commits and References are what became of the repository's history while
 	// it lived and is more than new work; of one that has ended.
 	Commits    []Commit    `json:"commits,omitempty"`
@@ -162,6 +163,21 @@ type Outcome struct {
 	Failure string `json:"failure,omitempty"`
 }
 
+// Refusal is a system call that a program of a session made and that was
+// refused, with how often.
+type Refusal struct {
+	// Program is the name that the process goes by, which is its own choice;
+	// absent where nobody knows it.
+	Program string    `json:"program,omitempty"`
+	PID     int       `json:"pid,omitempty"` // inside, of the first
+	Call    string    `json:"call"`          // as in "unshare"
+	Tried   string    `json:"tried"`         // in words: "make a user namespace"
+	Answer  string    `json:"answer"`        // the errno: "EPERM"
+	Count   int64     `json:"count"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+}
+
 // Kinds of Event. Others may be added.
 const (
 	EventState   = "state"   // the session's state, with the reason
@@ -170,6 +186,7 @@ const (
 	EventNotice  = "notice"  // what its client was told
 	EventClient  = "client"  // one more client came or left
 	EventCommand = "command" // one more command was started or ended
+	EventRefusal = "refusal" // a system call was refused
 	EventRequest = "request" // a verdict on a request, which Request holds
 )
 
