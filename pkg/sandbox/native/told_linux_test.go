@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
@@ -327,5 +329,32 @@ func TestNotifierEnds(t *testing.T) {
 	var none child.Notified
 	if b.notifier.Waits(none) {
 		t.Error("a closed notifier knows a call")
+	}
+}
+
+// TestLandlockScopes is about a socket of the host's network that a command was
+// handed: no namespace stands between it and the host's abstract sockets.
+func TestLandlockScopes(t *testing.T) {
+	b := open(t, newWorld(t).spec()).(*box)
+	if b.machine.abi < 6 {
+		kerneltest.Lacking(t, "Landlock ABI 6, which has scopes", b.machine.abi)
+	}
+	name := "mojoup-scope-" + b.spec.ID
+	l, err := net.Listen("unix", "@"+name)
+	check(t, err)
+	defer l.Close()
+	outside, err := net.Dial("unix", "@"+name) // anybody on the host may
+	check(t, err)
+	outside.Close()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	check(t, err)
+	socket := os.NewFile(uintptr(fd), "socket")
+	defer socket.Close()
+	var out strings.Builder
+	script := fmt.Sprintf(`my $to = pack("S a*", 1, "\0%s"); syscall(%d, 0, $to, length $to); print $!+0`, name, unix.SYS_CONNECT)
+	p, err := b.Exec(soon(t), perl(script), sandbox.Stdio{Stdin: socket, Stdout: &out})
+	check(t, err)
+	if _, err := p.Wait(soon(t)); err != nil || out.String() != "1" {
+		t.Errorf("connecting: errno %s, %v; want EPERM", out.String(), err)
 	}
 }
