@@ -67,7 +67,7 @@ test-vm: ## control groups v2, a reboot, a sleep and an old kernel, in a virtual
 	@.ci/vm/run.sh
 
 soak: helper ## many sessions, many kills, for SOAK (default 1h)
-	MOJOUP_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run Soak ./internal/realtest
+	MOJOUP_SOAK=$(SOAK) MOJOUP_TEST_LONG=1 $(GO) test -count=1 -timeout 0 -v -run 'Soak|KilledAtEveryStep' ./internal/realtest ./internal/node
 
 install: build ## install to PREFIX (default /usr/local)
 	install -D -m 0755 mojoup-node $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mojoup-node
