@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
@@ -41,6 +42,15 @@ type box struct {
 	over     sync.Once      // closes gone where there never was a helper
 	owned    sync.WaitGroup // goroutines of the node's own programs inside
 	deleted  bool
+	times    times
+}
+
+// times are when a start came how far.
+type times struct{ asked, created, met, ready time.Time }
+
+// log says what took how long, for who wants to know where a start stands.
+func (t times) log(log *slog.Logger) {
+	log.Debug("started", "before create", t.created.Sub(t.asked), "until the helper came", t.met.Sub(t.created), "until the way out served", t.ready.Sub(t.met))
 }
 
 var (

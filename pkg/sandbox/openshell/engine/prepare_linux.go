@@ -47,6 +47,7 @@ func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbo
 }
 
 func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err error) {
+	asked := time.Now()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -60,7 +61,7 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if err != nil {
 		return nil, err
 	}
-	b := &box{e: e, log: e.log.With("sandbox", spec.ID), client: client, spec: spec, removing: make(chan struct{}, 1), gone: make(chan struct{})}
+	b := &box{e: e, log: e.log.With("sandbox", spec.ID), client: client, spec: spec, removing: make(chan struct{}, 1), gone: make(chan struct{}), times: times{asked: asked}}
 	defer func() {
 		if err != nil {
 			e.lost(client, err)
@@ -195,7 +196,7 @@ func (b *box) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.asked = true
+	b.asked, b.times.created = true, time.Now()
 	record, err := b.client.Create(ctx, request)
 	if err != nil {
 		if !errors.Is(err, openshell.Uncertain) {
@@ -208,6 +209,7 @@ func (b *box) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.times.met = time.Now()
 	inside, err := b.e.o.Native.Join(ctx, conn, b.spec, own)
 	if err != nil {
 		return err
@@ -224,6 +226,8 @@ func (b *box) begin(ctx context.Context) error {
 		return err
 	}
 	b.limit(ctx)
+	b.times.ready = time.Now()
+	b.times.log(b.log)
 	return nil
 }
 
