@@ -103,8 +103,11 @@ type rig struct {
 	home string
 	repo string
 	path []string // beside systemPath, first
-	ca   *authority
-	log  string
+	env  []string // of the node and of who asks it
+	// groups are the node's supplementary ones; empty means none.
+	groups string
+	ca     *authority
+	log    string
 }
 
 // A rigOption changes a rig before its node starts.
@@ -193,14 +196,14 @@ func (r *rig) own() {
 // environ is the person's environment, for the node and for both sides of
 // every comparison.
 func (r *rig) environ() []string {
-	return []string{
+	return append([]string{
 		"HOME=" + r.home, "USER=" + r.who.name, "LOGNAME=" + r.who.name, "LANG=C.UTF-8", "TERM=dumb", "SHELL=/bin/sh",
 		"PATH=" + strings.Join(append(append([]string{}, r.path...), systemPath), ":"),
 		"MOJOUP_CONFIG=" + filepath.Join(r.dir, "config", "node.toml"),
 		"MOJOUP_STATE_DIR=" + filepath.Join(r.dir, "state"),
 		"MOJOUP_RUNTIME_DIR=" + filepath.Join(r.dir, "run"),
 		"MOJOUP_NODE_NETWORK_PRIVATE=127.0.0.0/8",
-	}
+	}, r.env...)
 }
 
 // inNamespace is a command line that mounts the test's names and authorities,
@@ -208,7 +211,11 @@ func (r *rig) environ() []string {
 // same in a user namespace of their own.
 func (r *rig) inNamespace(command ...string) []string {
 	unshare := []string{"unshare", "--mount"}
-	become := fmt.Sprintf("setpriv --reuid %d --regid %d --clear-groups", r.who.uid, r.who.gid)
+	groups := "--clear-groups"
+	if r.groups != "" {
+		groups = "--groups " + r.groups
+	}
+	become := fmt.Sprintf("setpriv --reuid %d --regid %d %s", r.who.uid, r.who.gid, groups)
 	if os.Getuid() != 0 {
 		unshare = []string{"unshare", "--map-current-user", "--keep-caps", "--mount"}
 		become = "setpriv --inh-caps=-all --ambient-caps=-all"
