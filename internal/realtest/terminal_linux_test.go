@@ -287,7 +287,7 @@ func TestDayShell(t *testing.T) {
 		s.press(`"$SHELL" -c 'echo it is a she""ll'; echo "editor: ${EDITOR:-not s""et}"<CR>`)
 		s.see("it is a shell")
 		s.see("editor: not set") // it comes by --env only, and git falls back
-		s.see("prompt> ") // a key that comes before is not a key to bash
+		s.see("prompt> ")        // a key that comes before is not a key to bash
 		s.press("<C-d>")
 		s.ends(0)
 	})
