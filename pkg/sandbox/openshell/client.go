@@ -32,7 +32,8 @@ type Client interface {
 	// List finds the sandboxes that bear all these labels; none is every one.
 	List(ctx context.Context, labels map[string]string) ([]Record, error)
 
-	// Ready waits until the sandbox takes commands. It tells progress about
+	// Ready waits until the sandbox takes commands, and remembers which run of
+	// it that was: see [Lost]. It tells progress about
 	// each change, image pulls too where the gateway reports them; progress
 	// may be nil. A sandbox that cannot become ready any more is an error with
 	// the reason that the gateway gave; it is not deleted.

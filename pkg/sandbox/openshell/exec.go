@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -250,10 +251,17 @@ func (s *session) really(err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), readWithin)
 	defer cancel()
 	r, gerr := s.c.Get(ctx, s.ref.Name)
+	before, known := s.c.runs.Load(s.ref.ID)
 	switch {
 	case errors.Is(gerr, NotFound), gerr == nil && r.ID != s.ref.ID, r.Phase == Deleting:
 		return s.c.lost(s.ref, "it was deleted")
-	case r.Phase == Failed, r.Phase == Stopped, r.Phase == Stopping, r.Phase == Completed:
+	case errors.Is(gerr, Unreachable), errors.Is(gerr, NoAnswer), errors.Is(gerr, VersionChanged):
+		return gerr
+	case gerr != nil:
+		return err
+	case known && r.Instance != "" && r.Instance != before:
+		return s.c.lost(s.ref, "it was started anew")
+	case known && r.Phase != ReadyPhase:
 		return s.c.lost(s.ref, plain(fmt.Sprintf("it is %s: %s %s", r.Phase, r.Reason, r.Message)))
 	}
 	return err
@@ -274,7 +282,7 @@ func (s *session) failed(err error) error {
 	}
 	code, answered := sayer(err), s.answered() && !broke(err)
 	switch {
-	case code == codes.Unavailable && answered && s.output.Load():
+	case code == codes.Unavailable && answered && (s.output.Load() || strings.Contains(messageOf(err), "exit status")):
 		return s.unknown(err)
 	case code == codes.Unavailable && answered, code == codes.FailedPrecondition, code == codes.DeadlineExceeded && answered:
 		return &Error{Code: NotReady, Sentence: fmt.Sprintf("the sandbox %s takes no command now: %s", s.ref.Name, plain(messageOf(err))), Err: err}
@@ -297,7 +305,11 @@ func (s *session) answered() bool {
 func (s *session) look() {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	instance, heard, bad := "", int64(0), 0
+	heard, bad := int64(0), 0
+	instance := ""
+	if before, ok := s.c.runs.Load(s.ref.ID); ok {
+		instance = before.(string)
+	}
 	for {
 		select {
 		case <-tick.C:

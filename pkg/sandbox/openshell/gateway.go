@@ -35,6 +35,7 @@ type client struct {
 	closed  bool
 
 	images sync.Map // by id, for the sentence about one that cannot be pulled
+	runs   sync.Map // by id: which run of its main process was seen ready
 
 	// opening lets one caller connect and the others wait for it.
 	opening chan struct{}
@@ -347,6 +348,7 @@ func (c *client) look(ctx context.Context, name, attempt string, lost error) (Re
 
 func (c *client) Delete(ctx context.Context, ref Ref) error {
 	c.images.Delete(ref.ID)
+	c.runs.Delete(ref.ID)
 	// Both generations delete by name, so whose it is now must be known.
 	got, err := c.Get(ctx, ref.Name)
 	if errors.Is(err, NotFound) || err == nil && got.ID != ref.ID {

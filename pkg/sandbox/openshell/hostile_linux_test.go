@@ -55,13 +55,13 @@ func brokenStreams(t *testing.T, generation string) {
 	for _, word := range []string{"noexit", "halfway"} {
 		for _, stdin := range []io.Reader{nil, strings.NewReader("")} {
 			var out bytes.Buffer
-			code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"echo", "some words", word}, Stdin: stdin, Stdout: &out})
+			code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"echo", "some words", word}, Stdin: stdin, Stdout: &out})
 			if !errors.Is(err, openshell.NoExit) || code != 0 || !strings.HasPrefix(out.String(), "some words") {
 				t.Errorf("%s: code %d, %v, %q", word, code, err, out.String())
 			}
 		}
 	}
-	if _, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"echo", "some words", "break"}}); !errors.Is(err, openshell.Unreachable) {
+	if _, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"echo", "some words", "break"}}); !errors.Is(err, openshell.Unreachable) {
 		t.Errorf("the connection breaks: %v", err)
 	}
 	g.Restart("")
@@ -126,7 +126,7 @@ func TestContainerRemoved(t *testing.T) {
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			_, err = exec(t, w, s.Ref, openshell.Command{Argv: []string{"true"}})
+			_, err = execute(t, w, s.Ref, openshell.Command{Argv: []string{"true"}})
 			wants(t, err, openshell.Lost, "")
 		})
 	}

@@ -83,6 +83,9 @@ func (c *client) Ready(ctx context.Context, ref Ref, progress func(Progress)) (R
 			r := *got.record
 			done, err := c.judge(ref, r)
 			tell(Progress{Phase: r.Phase, Reason: r.Reason, Message: r.Message})
+			if done {
+				c.runs.Store(r.ID, r.Instance)
+			}
 			if done || err != nil {
 				return r, err
 			}

@@ -103,6 +103,7 @@ func suite(t *testing.T, w world) {
 	t.Run("terminal", func(t *testing.T) { terminal(t, w) })
 	t.Run("mounts", func(t *testing.T) { mounts(t, w) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, w) })
+	t.Run("measured", func(t *testing.T) { measured(t, w) })
 }
 
 func wholeLife(t *testing.T, w world) {
@@ -152,13 +153,13 @@ func wholeLife(t *testing.T, w world) {
 		t.Errorf("deleted twice: %v", err)
 	}
 	for _, stdin := range []io.Reader{nil, strings.NewReader("")} {
-		if _, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"true"}, Stdin: stdin}); !errors.Is(err, openshell.Lost) {
+		if _, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"true"}, Stdin: stdin}); !errors.Is(err, openshell.Lost) {
 			t.Errorf("a command in what is gone: %v", err)
 		}
 	}
 }
 
-func exec(t *testing.T, w world, ref openshell.Ref, cmd openshell.Command) (int, error) {
+func execute(t *testing.T, w world, ref openshell.Ref, cmd openshell.Command) (int, error) {
 	t.Helper()
 	ctx := bounded(t)
 	s, err := w.client.Exec(ctx, ref, cmd)
@@ -176,14 +177,14 @@ func streams(t *testing.T, w world) {
 	rand.Read(big)
 	t.Run("binary-clean through and back", func(t *testing.T) {
 		var out bytes.Buffer
-		code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", fmt.Sprintf("head -c %d", len(big))}, Stdin: bytes.NewReader(big), Stdout: &out})
+		code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", fmt.Sprintf("head -c %d", len(big))}, Stdin: bytes.NewReader(big), Stdout: &out})
 		if err != nil || code != 0 || !bytes.Equal(out.Bytes(), big) {
 			t.Errorf("code %d, %v, %d of %d bytes, equal: %v", code, err, out.Len(), len(big), bytes.Equal(out.Bytes(), big))
 		}
 	})
 	t.Run("written after the input has ended", func(t *testing.T) {
 		var out bytes.Buffer
-		code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "n=$(cat | wc -c); sleep 1; head -c 3000000 /dev/zero; echo $n; exit 3"},
+		code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "n=$(cat | wc -c); sleep 1; head -c 3000000 /dev/zero; echo $n; exit 3"},
 			Input: []byte("four"), Stdout: &out})
 		if err != nil || code != 3 || !strings.HasSuffix(out.String(), "4\n") || out.Len() != 3000002 {
 			t.Errorf("code %d, %v, %d bytes", code, err, out.Len())
@@ -206,7 +207,7 @@ func streams(t *testing.T, w world) {
 				}
 			}
 		}()
-		code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "head -c 8000000 /dev/zero"}, Stdout: wr})
+		code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "head -c 8000000 /dev/zero"}, Stdout: wr})
 		wr.Close()
 		if n := <-got; err != nil || code != 0 || n != 8000000 {
 			t.Errorf("code %d, %v, %d bytes", code, err, n)
@@ -214,7 +215,7 @@ func streams(t *testing.T, w world) {
 	})
 	t.Run("both outputs apart", func(t *testing.T) {
 		var out, errs bytes.Buffer
-		code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "printf 'a\\000b'; printf 'c\\377d' >&2"}, Stdout: &out, Stderr: &errs})
+		code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "printf 'a\\000b'; printf 'c\\377d' >&2"}, Stdout: &out, Stderr: &errs})
 		if err != nil || code != 0 || out.String() != "a\x00b" || errs.String() != "c\xffd" {
 			t.Errorf("code %d, %v, %q, %q", code, err, out.String(), errs.String())
 		}
@@ -222,19 +223,19 @@ func streams(t *testing.T, w world) {
 	t.Run("input that never ends", func(t *testing.T) {
 		r, wr := io.Pipe()
 		defer wr.Close()
-		if code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "exit 5"}, Stdin: r}); err != nil || code != 5 {
+		if code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/sh", "-c", "exit 5"}, Stdin: r}); err != nil || code != 5 {
 			t.Errorf("code %d, %v", code, err)
 		}
 	})
 	t.Run("a whole input", func(t *testing.T) {
 		var out bytes.Buffer
-		code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/cat"}, Input: big[:openshell.MostInput], Stdout: &out})
+		code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"/bin/cat"}, Input: big[:openshell.MostInput], Stdout: &out})
 		if err != nil || code != 0 || !bytes.Equal(out.Bytes(), big[:openshell.MostInput]) {
 			t.Errorf("code %d, %v, %d bytes", code, err, out.Len())
 		}
 	})
 	t.Run("no such program", func(t *testing.T) {
-		if code, err := exec(t, w, s.Ref, openshell.Command{Argv: []string{"/no/such/program"}}); err != nil || code != 127 {
+		if code, err := execute(t, w, s.Ref, openshell.Command{Argv: []string{"/no/such/program"}}); err != nil || code != 127 {
 			t.Errorf("code %d, %v", code, err)
 		}
 	})
@@ -400,7 +401,7 @@ func mainEnds(t *testing.T, w world) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if _, err := exec(t, w, made.Ref, openshell.Command{Argv: []string{"true"}}); !errors.Is(err, openshell.Lost) {
+	if _, err := execute(t, w, made.Ref, openshell.Command{Argv: []string{"true"}}); !errors.Is(err, openshell.Lost) {
 		t.Errorf("a command in it: %v", err)
 	}
 }
