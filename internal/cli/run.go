@@ -109,6 +109,12 @@ func (h here) runAs(ctx context.Context, p Process, o runOptions, req api.RunReq
 		switch {
 		case f.Code == api.CodeEnvironment && req.WholeEnv == nil:
 			req.WholeEnv = p.Environ()
+		case f.Code == api.CodeKeys && req.Keys == nil:
+			keys, err := h.keysOf(ctx, p)
+			if err != nil {
+				return fault.As(err).WithExit(fault.ExitCannotRun)
+			}
+			req.Keys = keys
 		case f.Code == api.CodeApproval && !asked && isTerminal(p.Stdin) && isTerminal(p.Stderr):
 			if err := h.approve(ctx, p, api.ApprovalRequest{Directory: req.Directory, Repository: req.Repository, Env: req.Env}, false); err != nil {
 				return fault.As(err).WithExit(fault.ExitCannotRun)

@@ -190,8 +190,11 @@ func (c *Client) ask(ctx context.Context, method, path string, send, v any) erro
 }
 
 func (c *Client) askOwn(ctx context.Context, method, path string, send, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, AnswerWithin)
-	defer cancel()
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, AnswerWithin)
+		defer cancel()
+	}
 	var body io.Reader
 	if send != nil {
 		b, err := json.Marshal(send)

@@ -48,6 +48,9 @@ type Times struct {
 	// Patience is how much longer than its context a call into a part may
 	// last before the session goes on without it, 5 s.
 	Patience time.Duration
+	// Keys is how often sources of keys are asked again while a session runs,
+	// 5 s.
+	Keys time.Duration
 }
 
 func (t Times) orDefault() Times {
@@ -55,6 +58,7 @@ func (t Times) orDefault() Times {
 		HangUp:   cmp.Or(t.HangUp, 5*time.Second),
 		Remove:   cmp.Or(t.Remove, 30*time.Second),
 		Patience: cmp.Or(t.Patience, 5*time.Second),
+		Keys:     cmp.Or(t.Keys, 5*time.Second),
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 )
 
 // life is one session on its way from asked for to gone. Its methods run in
@@ -49,7 +50,8 @@ type life struct {
 	told      atomic.Pointer[told]
 	refusals  []string          // closing lines about refused calls
 	kept      *recording.Writer // of what its terminal shows, or nil
-	cause     string            // the limit that ended the command, in words
+	keys      keys
+	cause     string // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -66,6 +68,7 @@ func (n *Node) Run(ctx context.Context, c console.Caller, req api.RunRequest, s 
 		n: n, id: session.New(), req: req, client: hub, hub: hub, diary: newDiary(), caller: c, begun: time.Now(),
 		stages: []api.Stage{}, gone: make(chan struct{}),
 	}
+	l.keys = keys{ring: n.book.Open(string(l.id)), kept: map[string]source.Reference{}}
 	hub.notedDown = func(line string) { l.diary.note(api.EventNotice, line) }
 	return l.begin(n.observed(ctx), s)
 }
@@ -131,6 +134,7 @@ func (l *life) run(ctx context.Context) api.Ended {
 	// end that has begun.
 	hurry := context.AfterFunc(ctx, func() { l.client.Hurry(l.n.o.Times.HangUp) })
 	defer hurry()
+	defer l.keys.ring.Close() // its stand-ins are void
 	p, release, err := l.admitted(ctx)
 	defer release() // when nothing is left of it
 	if err == nil {
@@ -221,9 +225,10 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var done sync.WaitGroup
+	done.Go(func() { l.refreshKeys(serving) })
 	done.Go(func() {
 		err := l.n.proxy.Serve(serving, ln, egress.Session{
-			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
+			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Keys: l.keys.ring, Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
 			Closed: l.wayClosed, Failed: l.failed, WhoAsked: whoAsked(ln),
 		})
 		if err != nil && serving.Err() == nil {

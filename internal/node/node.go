@@ -29,6 +29,9 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/source"
+	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
 )
 
 // ErrRunning says that another node holds this runtime directory.
@@ -90,6 +93,9 @@ type Node struct {
 	environ    []string // of the process: where the package clients' settings are
 	registries registries.Cache
 	trust      host.Trust
+	vault      *vault.Vault
+	book       *secrets.Book // of the stand-ins that were given out
+	commands   source.Cache
 	key        string // of this process, in the rows of its sessions
 
 	records chan recorded // verdicts on their way to the store
@@ -195,6 +201,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if n.store, err = store.Open(ctx, n.o.Paths.State, store.Options{}); err != nil {
 		return err
 	}
+	n.vault, n.book = vault.New(n.o.Paths.State), secrets.NewBook()
 	n.guards = guardwatch.New(n.log)
 	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes(config.NetworkPrivate)})
 	if err != nil {

@@ -272,6 +272,16 @@ func (overview) Recording(context.Context, console.Caller, string) (io.ReadClose
 	return nil, elsewhere()
 }
 
+func (overview) Secrets(context.Context, console.Caller) (api.Secrets, error) {
+	return api.Secrets{}, elsewhere()
+}
+
+func (overview) SetSecret(context.Context, console.Caller, api.SecretRequest) (api.SecretSet, error) {
+	return api.SecretSet{}, elsewhere()
+}
+
+func (overview) RemoveSecret(context.Context, console.Caller, string) error { return elsewhere() }
+
 func (overview) Approval(context.Context, console.Caller, api.ApprovalRequest) (api.Approval, error) {
 	return api.Approval{}, elsewhere()
 }

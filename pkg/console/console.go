@@ -67,6 +67,12 @@ type Node interface {
 	Ports(ctx context.Context, c Caller, id string, req api.PortsRequest) ([]api.Port, error)
 	// Diff writes what has changed in a session's work tree since it began.
 	Diff(ctx context.Context, c Caller, id string, req api.DiffRequest, s Stream) api.Ended
+	// Secrets lists the caller's secrets, without their keys.
+	Secrets(ctx context.Context, c Caller) (api.Secrets, error)
+	// SetSecret sets one of them.
+	SetSecret(ctx context.Context, c Caller, req api.SecretRequest) (api.SecretSet, error)
+	// RemoveSecret forgets one of them.
+	RemoveSecret(ctx context.Context, c Caller, name string) error
 	// Shutdown asks the node to end, its sessions first.
 	Shutdown(ctx context.Context, c Caller) error
 }
@@ -105,6 +111,19 @@ func newHandler(o Options, c *carried) http.Handler {
 			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
 		}
 		return h.node.Approval(r.Context(), c, req)
+	}))
+	mux.Handle("GET /v1/secrets", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return h.node.Secrets(r.Context(), c)
+	}))
+	mux.Handle("POST /v1/secrets", h.answer(func(r *http.Request, c Caller) (any, error) {
+		var req api.SecretRequest
+		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
+			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
+		}
+		return h.node.SetSecret(r.Context(), c, req)
+	}))
+	mux.Handle("DELETE /v1/secrets/{name}", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return struct{}{}, h.node.RemoveSecret(r.Context(), c, r.PathValue("name"))
 	}))
 	mux.HandleFunc("GET /v1/sessions/{id}/events", h.events)
 	mux.HandleFunc("GET /v1/sessions/{id}/terminal", h.recording)

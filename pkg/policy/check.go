@@ -17,6 +17,11 @@ func checkSecretName(s string) *fault {
 	return nil
 }
 
+// OptionalSecret ends the name of a secret that a session can do without.
+const OptionalSecret = "?"
+
+func checkSecretAsk(s string) *fault { return checkSecretName(strings.TrimSuffix(s, OptionalSecret)) }
+
 // showSecret does not repeat what may be a key that somebody pasted.
 func showSecret(s string) string {
 	if len(s) > 24 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A Note is something in a layer that has no effect, or less than its author
@@ -235,7 +236,7 @@ func (b *builder) lists(l Layer) {
 	e.SignIns = merge(e.SignIns, d.SignIns)
 	e.Ports = merge(e.Ports, d.Ports)
 	e.Skills = merge(e.Skills, d.Skills)
-	b.each(l, "secrets", d.Secrets, AskSecret, "get a stand-in for the secret ")
+	b.secrets(l)
 	b.each(l, "signIns", d.SignIns, AskSignIn, "use your sign-in of ")
 	b.each(l, "ports", portTexts(d.Ports), "", "")
 	b.each(l, "skills", d.Skills, AskSkill, "load the skill in ")
@@ -248,6 +249,19 @@ func (b *builder) lists(l Layer) {
 	b.each(l, "files.hide", d.Files.Hide, "", "")
 	for i, m := range d.Files.Mounts {
 		b.mount(l, i, m)
+	}
+}
+
+// secrets asks for each as a person would read it.
+func (b *builder) secrets(l Layer) {
+	for i, s := range l.Document.Secrets {
+		path, name := fmt.Sprintf("secrets[%d]", i), strings.TrimSuffix(s, OptionalSecret)
+		text := "get a stand-in for the secret " + name
+		if name != s {
+			text += ", where you have set it"
+		}
+		b.say(l, path, s)
+		b.want(l, AskSecret, path, s, text)
 	}
 }
 

@@ -56,8 +56,8 @@ func documentKey() key {
 			{name: "sandbox", kind: kindString, values: []string{"off", "preferred", "required"}, about: "required: no sandbox, no session. preferred: a sandbox where possible. The strictest layer holds."},
 		}},
 		networkKey(),
-		{name: "secrets", kind: kindArray, about: "Keys that a session gets a stand-in for, by name. Where a key may go is the node's to say.",
-			item: &key{kind: kindString, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, check: checkSecretName}},
+		{name: "secrets", kind: kindArray, about: "Keys that a session gets a stand-in for, by name. Where a key may go is the node's to say. A name that ends in ? is of one that the session can do without.",
+			item: &key{kind: kindString, pattern: `^[A-Za-z_][A-Za-z0-9_]*\??$`, check: checkSecretAsk}},
 		{name: "signIns", kind: kindArray, about: "Tools whose sign-in a session may use.",
 			item: &key{kind: kindString, pattern: `^[a-z][a-z0-9-]*$`, check: checkToolName}},
 		{name: "files", kind: kindObject, about: "Files of the repository and of the machine.", keys: []key{

@@ -249,13 +249,14 @@ var steering = []string{"PATH", "HOME", "USER", "SHELL", "TERM", "LANG", "TMPDIR
 func (l *linter) names() {
 	for i, s := range l.doc.Secrets {
 		path := fmt.Sprintf("secrets[%d]", i)
+		s = strings.TrimSuffix(s, OptionalSecret)
 		upper := strings.ToUpper(s)
 		switch {
 		case slices.Contains(steering, upper) || strings.HasPrefix(upper, "LD_") || strings.HasPrefix(upper, "GIT_CONFIG"):
 			l.warn(path, "give the secret a name of its own", "%s is a variable that programs obey", s)
 		case upper != s:
 			l.warn(path, "write "+strconv.Quote(upper), "%s is not in the usual shape: capitals, digits and _", s)
-		case slices.Index(l.doc.Secrets, s) != i:
+		case slices.IndexFunc(l.doc.Secrets, func(o string) bool { return strings.TrimSuffix(o, OptionalSecret) == s }) != i:
 			l.warn(path, "remove it", "%s stands there twice", s)
 		}
 	}

@@ -213,7 +213,10 @@ type RunRequest struct {
 	// WholeEnv is the caller's whole environment, which only an ordinary
 	// process gets; it is sent when the node asks for it (CodeEnvironment).
 	WholeEnv []string `json:"wholeEnv,omitempty"`
-	Terminal *Size    `json:"terminal,omitempty"`
+	// Keys are the values of the variables in which the caller keeps keys, by
+	// variable; they are sent when the node asks for them (CodeKeys).
+	Keys     map[string]Key `json:"keys"` // empty is not the same as none
+	Terminal *Size          `json:"terminal,omitempty"`
 	// Policy is the text of --policy, with its name for messages.
 	PolicyName string `json:"policyName,omitempty"`
 	Policy     string `json:"policy,omitempty"`

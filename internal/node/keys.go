@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/source"
+	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
+)
+
+// keys are one session's: what it was given a stand-in for, and where each key
+// is kept.
+type keys struct {
+	ring *secrets.Ring
+
+	mu   sync.Mutex // guards kept
+	kept map[string]source.Reference
+}
+
+// giveKeys puts the keys that the policy names into the session's ring and
+// returns the variables that hold their stand-ins. A session does not start
+// with less than its policy asks for, but for what that calls optional.
+func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, err error) {
+	for _, name := range wanted(p.policy.Secrets) {
+		entry, value, err := l.findKey(ctx, name.of)
+		switch {
+		case err != nil && name.optional && fault.As(err).Code != api.CodeKeys:
+			p.notices = append(p.notices, fmt.Sprintf("without the secret %s, which the policy calls optional: %v", name.of, err))
+			continue
+		case err != nil:
+			return nil, err
+		}
+		standIn, err := l.keys.ring.Add(secrets.Secret{Name: name.of, Value: value, Binding: entry.Binding})
+		if err != nil {
+			return nil, fault.CannotRun("%w", err)
+		}
+		l.keys.mu.Lock()
+		l.keys.kept[name.of] = entry.Source
+		l.keys.mu.Unlock()
+		env = append(env, name.of+"="+standIn)
+		if line := unreachable(p.policy, entry); line != "" {
+			p.notices = append(p.notices, line)
+		}
+	}
+	return env, nil
+}
+
+type wantedKey struct {
+	of       string
+	optional bool
+}
+
+// wanted reads a policy's list. What some layer needs is not optional.
+func wanted(names []string) (out []wantedKey) {
+	for _, n := range names {
+		name, optional := strings.CutSuffix(n, policy.OptionalSecret)
+		at := slices.IndexFunc(out, func(w wantedKey) bool { return w.of == name })
+		if at < 0 {
+			out = append(out, wantedKey{name, optional})
+			continue
+		}
+		out[at].optional = out[at].optional && optional
+	}
+	return out
+}
+
+// findKey reads one key of the session's person.
+func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.Value, error) {
+	entry, value, err := l.n.vault.Get(ctx, l.caller.UID, name)
+	switch {
+	case errors.Is(err, vault.ErrNotFound):
+		return entry, value, fault.CannotRun("the policy asks for the secret %s, which you have not set", name).
+			WithHint("mojoup-node secret set %s --host HOST", name)
+	case err != nil:
+		return entry, value, fault.CannotRun("reading the secret %s: %w", name, err)
+	case entry.Source.Kind == source.Store:
+		return entry, value, nil
+	}
+	if entry.Source.Kind == source.Env && l.req.Keys == nil {
+		return entry, value, fault.CannotRun("the secret %s is in a variable of yours", name).WithCode(api.CodeKeys)
+	}
+	value, err = l.reader().Read(ctx, entry.Source)
+	if err != nil {
+		return entry, value, fault.CannotRun("reading the secret %s: %w", name, err)
+	}
+	return entry, value, nil
+}
+
+// reader reads keys as the session's caller has them.
+func (l *life) reader() source.Reader {
+	return source.Reader{Cache: &l.n.commands, Getenv: func(name string) string { return string(l.req.Keys[name]) }}
+}
+
+// unreachable says that a key can go nowhere, or is "".
+func unreachable(p *policy.Effective, e vault.Entry) string {
+	for _, h := range e.Binding.Hosts {
+		host, err := policy.NormalHost(h)
+		if err != nil || p.Decide(policy.Request{Host: host, Port: 443, TLS: true}).Allowed {
+			return "" // a pattern or a port: nobody can tell; or one that can be reached
+		}
+	}
+	return fmt.Sprintf("the key of %s goes to %s only, which the policy does not allow", e.Name, strings.Join(e.Binding.Hosts, ", "))
+}
+
+// refreshKeys asks those sources again that may have another key by now, as
+// long as the session runs.
+func (l *life) refreshKeys(ctx context.Context) {
+	tick := time.NewTicker(l.n.o.Times.Keys)
+	defer tick.Stop()
+	said := map[string]string{}
+	for turn := 1; ; turn++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for name, ref := range l.keys.kinds() {
+			// A file costs nothing to ask. A command is kept for five minutes by
+			// its cache; a keyring is a bus and a daemon.
+			if ref.Kind == source.Store || ref.Kind == source.Env || ref.Kind == source.Keyring && turn%keyringTurns != 0 {
+				continue
+			}
+			v, err := l.reader().Read(ctx, ref)
+			if err == nil {
+				err = l.keys.ring.Rotate(name, v)
+			}
+			if err != nil && ctx.Err() == nil && said[name] != err.Error() {
+				said[name] = err.Error()
+				l.diary.note(api.EventNotice, fmt.Sprintf("the secret %s keeps the key that it had: %v", name, err))
+			}
+		}
+	}
+}
+
+// keyringTurns is every how many turns a keyring is asked.
+const keyringTurns = 12
+
+func (k *keys) kinds() map[string]source.Reference {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make(map[string]source.Reference, len(k.kept))
+	for name, ref := range k.kept {
+		out[name] = ref
+	}
+	return out
+}
+
+// rotate gives every running session of a person the new key of a secret.
+func (n *Node) rotate(uid int, name string, v secrets.Value) (sessions int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.live {
+		if ref, has := l.keys.kinds()[name]; !has || ref.Kind != source.Store || l.caller.UID != uid {
+			continue
+		}
+		// Each session wipes its own at its end.
+		if l.keys.ring.Rotate(name, secrets.NewValue(v.RevealForTheWire())) == nil {
+			sessions++
+		}
+	}
+	return sessions
+}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/console"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/source"
+	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
+)
+
+// Secrets lists the caller's, without their keys.
+func (n *Node) Secrets(ctx context.Context, c console.Caller) (api.Secrets, error) {
+	out := api.Secrets{Secrets: []api.Secret{}}
+	if err := n.mayAsk(c); err != nil {
+		return out, err
+	}
+	all, err := n.vault.List(ctx, c.UID)
+	if err == nil {
+		out.Protection, err = n.vault.Protection()
+	}
+	if err != nil {
+		return out, fault.Unknown("%w", err).Problem()
+	}
+	for _, e := range all {
+		b := e.Binding.WithDefaults()
+		out.Secrets = append(out.Secrets, api.Secret{
+			Name: e.Name, Kind: string(e.Source.Kind), At: e.Source.At, Set: e.Set,
+			Hosts: b.Hosts, Headers: b.Headers, Query: b.Query, Body: b.Body, Paths: b.Paths,
+		})
+	}
+	return out, nil
+}
+
+// SetSecret sets one of the caller's, and gives the new key to their sessions
+// that run.
+func (n *Node) SetSecret(ctx context.Context, c console.Caller, req api.SecretRequest) (api.SecretSet, error) {
+	if err := n.mayAsk(c); err != nil {
+		return api.SecretSet{}, err
+	}
+	sessions, err := n.setSecret(ctx, c, req)
+	if err != nil {
+		return api.SecretSet{}, fault.As(err).Problem()
+	}
+	return api.SecretSet{Sessions: sessions}, nil
+}
+
+func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRequest) (sessions int, err error) {
+	e := vault.Entry{
+		Name: req.Name, Owner: c.UID, Set: time.Now().UTC().Truncate(time.Second), Source: source.Reference{Kind: source.Kind(req.Kind), At: req.At},
+		Binding: secrets.Binding{Hosts: req.Hosts, Headers: req.Headers, Query: req.Query, Body: req.Body, Paths: req.Paths},
+	}
+	value := source.Trimmed([]byte(req.Key))
+	defer value.Wipe()
+	for _, err := range []error{policy.CheckSecretName(e.Name), e.Binding.Check(), e.Source.Check()} {
+		if err != nil {
+			return 0, fault.Usage("%w", err)
+		}
+	}
+	switch e.Source.Kind {
+	case source.Env: // the caller's, when a session starts
+	case source.Store:
+		err = secrets.CheckShape(value)
+	default:
+		// What cannot be read now would keep a session from starting later.
+		n.commands.Forget()
+		var now secrets.Value
+		now, err = source.Reader{Cache: &n.commands}.Read(ctx, e.Source)
+		now.Wipe()
+	}
+	if err != nil {
+		return 0, fault.Negative("%w", err)
+	}
+	if err := n.vault.Put(ctx, e, value); err != nil {
+		return 0, fault.Unknown("%w", err)
+	}
+	if e.Source.Kind == source.Store {
+		sessions = n.rotate(c.UID, e.Name, value)
+	}
+	return sessions, nil
+}
+
+// RemoveSecret forgets one of the caller's. Sessions that run keep what they
+// have.
+func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) error {
+	if err := n.mayAsk(c); err != nil {
+		return err
+	}
+	err := n.vault.Remove(ctx, c.UID, name)
+	switch {
+	case errors.Is(err, vault.ErrNotFound):
+		return fault.Negative("you have set no secret %q", name).WithHint("`mojoup-node secret list` names those that you have").Problem()
+	case err != nil:
+		return fault.Unknown("%w", err).Problem()
+	}
+	return nil
+}
