@@ -5,6 +5,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,9 @@ type Options struct {
 	Deputy *Deputy
 	// Times bound how long ends take.
 	Times Times
+	// Boot names the start of the machine; empty means the kernel's own name
+	// for it. What an earlier one's sessions had running is not looked for.
+	Boot string
 	// Observe, if not nil, is told each step of each session and of the repair,
 	// see [sandbox.Observe].
 	Observe func(step string)
@@ -123,13 +127,13 @@ func New(o Options) (*Node, error) {
 	if o.Settings == nil || o.Examine == nil || o.Engines["native"] == nil || o.Engines["process"] == nil {
 		return nil, errors.New("BUG: node without settings, checks or engines")
 	}
-	o.Times = o.Times.orDefault()
+	o.Times, o.Boot = o.Times.orDefault(), cmp.Or(o.Boot, bootID())
 	door, err := o.door()
 	if err != nil {
 		return nil, err
 	}
 	n := &Node{
-		o: o, door: door, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: string(session.New()),
+		o: o, door: door, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: keyOf(o.Boot, string(session.New())),
 		records: make(chan recorded, 1024), written: make(chan struct{}), examined: make(chan struct{}),
 		live: map[session.ID]*life{}, changed: make(chan struct{}), repaired: []string{},
 	}

@@ -17,7 +17,7 @@ import (
 // carried out and every session that it called live is lost. What cannot be
 // undone stays in the journal, is said, and is tried again later.
 func (n *Node) repair(ctx context.Context) error {
-	done, left, err := mend(ctx, n.store, n.sweep)
+	done, left, err := mend(ctx, n.store, n.sweep, n.o.Boot)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ type sweep func(context.Context, store.Undo) (string, error)
 
 // mend is the repair itself. It returns in words what it did and what it could
 // not do.
-func mend(ctx context.Context, s *store.Store, do sweep) (done, left []string, err error) {
+func mend(ctx context.Context, s *store.Store, do sweep, boot string) (done, left []string, err error) {
 	pending, err := s.Pending(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -47,13 +47,15 @@ func mend(ctx context.Context, s *store.Store, do sweep) (done, left []string, e
 		return done, left, err
 	}
 	for _, l := range live {
-		err := s.MoveSession(ctx, l.ID, session.Lost, func(row *store.Session) {
-			row.Reason = "the node died while it ran"
-		})
+		why, when := "the node died while it ran", "its node died"
+		if earlier(l.Node, boot) {
+			why, when = "the machine was started anew while it ran", "the machine was started anew"
+		}
+		err := s.MoveSession(ctx, l.ID, session.Lost, func(row *store.Session) { row.Reason = why })
 		if err != nil {
 			return done, left, err
 		}
-		done = append(done, fmt.Sprintf("session %s: was %s when its node died, now lost", l.ID, l.State))
+		done = append(done, fmt.Sprintf("session %s: was %s when %s, now lost", l.ID, l.State, when))
 	}
 	return done, left, nil
 }
@@ -142,20 +144,24 @@ func (n *Node) leftovers(ctx context.Context) ([]store.JournalEntry, error) {
 }
 
 func (n *Node) sweep(ctx context.Context, u store.Undo) (string, error) {
-	return sweeper(n.o.Engines, n.o.Times)(ctx, u)
+	return sweeper(n.o.Engines, n.o.Times, n.o.Boot)(ctx, u)
 }
 
 // enginePart is how the journal names an engine.
 func enginePart(name string) string { return "engine:" + name }
 
 // sweeper finds the engine that wrote an undo. A sweep that hangs is given up:
-// it would keep a node from starting.
-func sweeper(engines map[string]sandbox.Engine, t Times) sweep {
+// it would keep a node from starting. What ended with an earlier start of the
+// machine is done, and not looked for: what bears its name now is not it.
+func sweeper(engines map[string]sandbox.Engine, t Times, boot string) sweep {
 	return func(ctx context.Context, u store.Undo) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, t.Remove)
 		defer cancel()
 		for name, e := range engines {
 			if u.Owner == enginePart(name) {
+				if m, ok := e.(sandbox.Mortal); ok && earlier(u.Node, boot) && m.EndsWithBoot(u.Undo) {
+					return "", nil
+				}
 				return bounded(ctx, t.Patience, func() (string, error) { return e.Sweep(ctx, u.Undo) }, nil)
 			}
 		}
@@ -176,7 +182,7 @@ func CleanUp(ctx context.Context, paths config.Paths, engines map[string]sandbox
 	if err != nil {
 		return nil, nil, err
 	}
-	done, left, err = mend(ctx, s, sweeper(engines, Times{}.orDefault()))
+	done, left, err = mend(ctx, s, sweeper(engines, Times{}.orDefault(), bootID()), bootID())
 	if err == nil && len(left) == 0 {
 		err = errors.Join(clearSocket(paths), paths.Leave())
 	}

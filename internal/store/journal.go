@@ -15,6 +15,8 @@ type Undo struct {
 	// Owner is the part that can carry it out: "engine:native", "node".
 	Owner string
 	sandbox.Undo
+	// Node is that of the session, where it is read.
+	Node string
 }
 
 // A JournalEntry is an act that is not known to be done.
@@ -37,7 +39,7 @@ func (s *Store) PendingOf(ctx context.Context, id session.ID) ([]JournalEntry, e
 }
 
 func (s *Store) pending(ctx context.Context, and string, args ...any) ([]JournalEntry, error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT j.session, j.seq, j.owner, j.kind, j.path, j.content, j.target
+	rows, err := s.read.QueryContext(ctx, `SELECT j.session, j.seq, j.owner, j.kind, j.path, j.content, j.target, s.node
 		FROM journal j JOIN sessions s ON s.id = j.session
 		WHERE j.done IS NULL`+and+` ORDER BY s.since, s.rowid, j.seq`, args...)
 	if err != nil {
@@ -47,7 +49,7 @@ func (s *Store) pending(ctx context.Context, and string, args ...any) ([]Journal
 	out := []JournalEntry{}
 	for rows.Next() {
 		var e JournalEntry
-		if err := rows.Scan(&e.Session, &e.Seq, &e.Owner, &e.Kind, &e.Path, &e.Content, &e.Undo.ID); err != nil {
+		if err := rows.Scan(&e.Session, &e.Seq, &e.Owner, &e.Kind, &e.Path, &e.Content, &e.Undo.ID, &e.Node); err != nil {
 			return nil, s.fail("reading the journal", err)
 		}
 		out = append(out, e)

@@ -150,7 +150,7 @@ func TestSessionForClients(t *testing.T) {
 	fill(reflect.ValueOf(&full).Elem(), &n)
 	v := reflect.ValueOf(full.API())
 	for i := range v.NumField() {
-		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != (name == "Verdicts" || name == "Attached" || name == "RecordedBytes") {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != (name == "Verdicts" || name == "Attached" || name == "RecordedBytes" || name == "Refused") {
 			t.Errorf("%s = %v", name, v.Field(i))
 		}
 	}
@@ -162,7 +162,7 @@ func TestSessionForClients(t *testing.T) {
 
 func TestCreateSession(t *testing.T) {
 	s := openTest(t, "", Options{})
-	undo := []Undo{{"node", sandbox.Undo{Kind: "dir", Path: "/a"}}, {"engine:native", sandbox.Undo{Kind: "file", Path: "/b", Content: ".", ID: "x"}}}
+	undo := []Undo{{Owner: "node", Undo: sandbox.Undo{Kind: "dir", Path: "/a"}}, {Owner: "engine:native", Undo: sandbox.Undo{Kind: "file", Path: "/b", Content: ".", ID: "x"}}}
 	must(t, s.CreateSession(ctx, Session{ID: "one", State: session.Staging}, undo))
 	if got := get(t, s, "one"); got.State != session.Staging || !got.Since.After(start) || !got.Ended.IsZero() {
 		t.Errorf("%+v", got)

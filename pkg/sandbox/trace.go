@@ -14,6 +14,14 @@ type Witness interface {
 	Remains(ctx context.Context, u Undo) ([]Trace, error)
 }
 
+// A Mortal is an Engine of which something ends with the machine's running.
+type Mortal interface {
+	// EndsWithBoot reports whether an act of an earlier Undo is done by a new
+	// start of the machine: what it would look for bears a name that can only be
+	// somebody else's by then.
+	EndsWithBoot(u Undo) bool
+}
+
 // Kinds of traces.
 const (
 	TraceProcess     = "process"

@@ -82,6 +82,13 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 	return did, err
 }
 
+var _ sandbox.Mortal = (*Engine)(nil)
+
+// EndsWithBoot: processes and control groups do, files do not.
+func (e *Engine) EndsWithBoot(u sandbox.Undo) bool {
+	return u.Kind == undoHelper || u.Kind == undoGroup
+}
+
 func sweepGroup(ctx context.Context, u sandbox.Undo) (string, error) {
 	ended, removed, err := cgroup.Sweep(ctx, u.Path, u.ID)
 	switch {
