@@ -105,6 +105,18 @@ func (n *Node) liveLocked() []api.Session {
 	return out
 }
 
+// working are the sessions that have begun in a working tree and not ended.
+func (n *Node) working(top string) (out []session.ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.liveLocked() {
+		if s.Repository == top && session.State(s.State).Live() && s.State != string(session.Stopping) {
+			out = append(out, session.ID(s.ID))
+		}
+	}
+	return out
+}
+
 // listed is how many past sessions a list has at most.
 const listed = 200
 

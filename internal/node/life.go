@@ -161,6 +161,11 @@ func (l *life) record(ctx context.Context, p prepared) error {
 		Engine: p.engine.Name(), Sandboxed: p.sandboxed, Since: time.Now(), Node: l.n.key,
 		Notices: p.notices,
 	}
+	if others := l.n.working(p.repository.Top); len(others) > 0 {
+		line := "also at work in this working tree, and each sees what the other writes: session " + several(others)
+		l.row.Notices = append(l.row.Notices, line)
+		l.client.Notice(line)
+	}
 	if l.req.RecordTerminal {
 		l.row.Notices = append(l.row.Notices, recordedNotice)
 	}

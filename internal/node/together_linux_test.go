@@ -47,7 +47,17 @@ func TestD23_SessionsComeAndGoInOneTree(t *testing.T) {
 		})
 	}
 	all.Wait()
-	said = slices.DeleteFunc(said, func(line string) bool { return strings.HasPrefix(line, "nothing is reachable") })
+	together := 0
+	said = slices.DeleteFunc(said, func(line string) bool {
+		if strings.HasPrefix(line, "also at work in this working tree") {
+			together++
+			return true
+		}
+		return strings.HasPrefix(line, "nothing is reachable")
+	})
+	if together == 0 {
+		t.Error("nobody was told that another session is at work in the tree")
+	}
 	if len(said) > 0 {
 		t.Errorf("%d sessions said:\n%s", 4*each, strings.Join(said, "\n"))
 	}
