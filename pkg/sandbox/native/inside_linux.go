@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -50,7 +54,7 @@ func (e *Engine) Join(ctx context.Context, conn *net.UnixConn, spec sandbox.Spec
 	}
 	b := &box{
 		log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, helper: helper, removing: make(chan struct{}, 1), gone: make(chan struct{}),
-		bounds: &bounds{asked: spec.Limits, limits: e.machine.shares.limited(spec, e.machine.scratch)},
+		bounds: &bounds{asked: spec.Limits, limits: e.machine.shares.limited(spec, e.machine.scratch), killed: killedOf(who.PID)},
 		teller: newTeller(e.told, &e.floods),
 	}
 	go b.watch()
@@ -63,6 +67,45 @@ func (e *Engine) Join(ctx context.Context, conn *net.UnixConn, spec sandbox.Spec
 	}
 	b.listen(made.Notifier)
 	return in, nil
+}
+
+// killedOf counts the processes that were killed for memory in the control
+// group of a process, or is nil where that cannot be read.
+func killedOf(pid int) func() int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		file := ""
+		switch {
+		case slices.Contains(strings.Split(parts[1], ","), "memory"):
+			file = filepath.Join("/sys/fs/cgroup/memory", parts[2], "memory.oom_control")
+		case parts[0] == "0":
+			file = filepath.Join("/sys/fs/cgroup", parts[2], "memory.events")
+		}
+		if _, err := os.Stat(file); file != "" && err == nil {
+			return func() int { return killedIn(file) }
+		}
+	}
+	return nil
+}
+
+// killedIn reads the line oom_kill of a control group's file, which both
+// versions have.
+func killedIn(file string) int {
+	text, _ := os.ReadFile(file) // gone with its group
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" {
+			n, _ := strconv.Atoi(f[1])
+			return n
+		}
+	}
+	return 0
 }
 
 // joined is what is left for a helper to do where the mounts, the network and

@@ -26,6 +26,9 @@ type bounds struct {
 	user0   bool
 	pinned  pinned
 	watch   *watch // nil where the group sees everything
+	// killed counts processes killed for memory where somebody else's group
+	// holds the limit; nil where none does.
+	killed func() int
 	// removing: an end by SIGKILL is then the node's doing.
 	removing atomic.Bool
 }
@@ -299,6 +302,9 @@ type seen struct {
 func (b *bounds) seen() seen {
 	counts := b.group.Counts()
 	s := seen{killed: counts.Killed, refused: counts.Refused}
+	if b.killed != nil {
+		s.killed += b.killed()
+	}
 	b.watch.add(&s)
 	return s
 }

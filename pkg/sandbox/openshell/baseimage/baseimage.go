@@ -95,7 +95,7 @@ func Build(ctx context.Context, d *daemon.Daemon, r Recipe, say func(string)) er
 		if err := r.debian(ctx, d, say); err != nil {
 			return err
 		}
-	} else if err := d.Change(ctx, r.From, r.Ref, proxies(), say, "sh", "-c", install(slices.Concat(needed, r.Packages))); err != nil {
+	} else if err := d.Change(ctx, r.From, r.Ref, here("sh", "-c", install(slices.Concat(needed, r.Packages))), say); err != nil {
 		return fmt.Errorf("installing in %s: %w", r.From, err)
 	}
 	if len(r.Tools) == 0 {
@@ -108,7 +108,7 @@ func Build(ctx context.Context, d *daemon.Daemon, r Recipe, say func(string)) er
 		}
 	}
 	say("installing " + strings.Join(argv[5:], " "))
-	if err := d.Change(ctx, r.Ref, r.Ref, proxies(), say, argv...); err != nil {
+	if err := d.Change(ctx, r.Ref, r.Ref, here(argv...), say); err != nil {
 		return fmt.Errorf("installing agent tools: %w", err)
 	}
 	return nil
@@ -118,16 +118,33 @@ func install(packages []string) string {
 	return "export DEBIAN_FRONTEND=noninteractive; apt-get update -q && apt-get install -q -y --no-install-recommends " + strings.Join(packages, " ") + " && apt-get clean"
 }
 
-// proxies are the variables with which this machine's own clients reach where
-// packages come from.
-func proxies() []string {
-	var out []string
+// bundlePaths are where systems keep the file of certificate authorities.
+var bundlePaths = []string{
+	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
+}
+
+// here is a program that reaches where packages come from as this machine's
+// own clients do: by its proxies, its registry, and trusting whom it trusts.
+func here(argv ...string) daemon.Change {
+	c := daemon.Change{Argv: argv}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "npm_config_registry", "NPM_CONFIG_REGISTRY"} {
 		if v := os.Getenv(name); v != "" {
-			out = append(out, name+"="+v)
+			c.Env = append(c.Env, name+"="+v)
 		}
 	}
-	return out
+	const inside = "/run/mojoup-bundle.crt"
+	for _, bundle := range bundlePaths {
+		real, err := filepath.EvalSymlinks(bundle)
+		if err != nil {
+			continue
+		}
+		c.Binds = append(c.Binds, real+":"+inside+":ro")
+		for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "npm_config_cafile", "PIP_CERT", "CURL_CA_BUNDLE"} {
+			c.Env = append(c.Env, name+"="+inside)
+		}
+		break
+	}
+	return c
 }
 
 // debian makes a system of packages and hands it to Docker while it is made.
@@ -172,7 +189,7 @@ func (r Recipe) debian(ctx context.Context, d *daemon.Daemon, say func(string)) 
 	if err := feed(ctx, d, r.Ref, say, "tar", "-C", dir, "--numeric-owner", "--exclude=./var/cache/apt/archives/*.deb", "--exclude=./var/lib/apt/lists/*", "-c", "."); err != nil {
 		return err
 	}
-	if err := d.Change(ctx, r.Ref, r.Ref, proxies(), say, "sh", "-c", install(slices.Concat(needed, r.Packages))); err != nil {
+	if err := d.Change(ctx, r.Ref, r.Ref, here("sh", "-c", install(slices.Concat(needed, r.Packages))), say); err != nil {
 		return fmt.Errorf("installing packages: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -116,13 +117,22 @@ func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map
 	return found, nil
 }
 
+// A Change is a program that makes one image of another.
+type Change struct {
+	Argv  []string
+	Env   []string // KEY=VALUE
+	Binds []string // as docker run -v spells them
+}
+
 // Change runs a program as root in a container of an image, with this machine's
 // network, and makes what came of it an image without a command or a directory
-// of its own. Every line that the program says is told.
-func (d *Daemon) Change(ctx context.Context, from, to string, env []string, say func(string), argv ...string) (err error) {
+// of its own. The environment is the program's alone: an image that kept it would
+// have this machine's proxies. Every line that the program says is told.
+func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func(string)) (err error) {
+	argv := slices.Concat([]string{"env"}, c.Env, c.Argv)
 	made, err := d.c.ContainerCreate(ctx, &container.Config{
-		Image: from, Entrypoint: argv[:1], Cmd: argv[1:], User: "0:0", Env: env, Labels: map[string]string{LabelProbe: "true"},
-	}, &container.HostConfig{NetworkMode: "host"}, nil, nil, "")
+		Image: from, Entrypoint: argv[:1], Cmd: argv[1:], User: "0:0", Labels: map[string]string{LabelProbe: "true"},
+	}, &container.HostConfig{NetworkMode: "host", Binds: c.Binds}, nil, nil, "")
 	if err != nil {
 		return fmt.Errorf("making a container of %s: %w", from, asNotFound(err))
 	}
@@ -137,12 +147,12 @@ func (d *Daemon) Change(ctx context.Context, from, to string, env []string, say 
 	select {
 	case e := <-ended:
 		if e.StatusCode != 0 {
-			return fmt.Errorf("%s ended with %d", argv[0], e.StatusCode)
+			return fmt.Errorf("%s ended with %d", c.Argv[0], e.StatusCode)
 		}
 	case err := <-failed:
 		return fmt.Errorf("waiting for %s: %w", argv[0], err)
 	}
-	_, err = d.c.ContainerCommit(ctx, made.ID, container.CommitOptions{Reference: to, Config: &container.Config{Cmd: []string{"/bin/bash"}}})
+	_, err = d.c.ContainerCommit(ctx, made.ID, container.CommitOptions{Reference: to, Changes: []string{"ENTRYPOINT []", `CMD ["/bin/bash"]`, "LABEL " + LabelProbe + "=image"}})
 	if err != nil {
 		return fmt.Errorf("making the image %s: %w", to, err)
 	}

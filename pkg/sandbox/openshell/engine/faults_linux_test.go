@@ -267,6 +267,30 @@ func TestRefusalsAreSentences(t *testing.T) {
 	}
 }
 
+// TestB69_KilledForMemoryInWords: an end by the container's limit says so.
+func TestB69_KilledForMemoryInWords(t *testing.T) {
+	kerneltest.Long(t)
+	w := newWorld(t, gatewaytest.Options{})
+	e, spec := w.new(t), plainSpec(t, "oom")
+	spec.Limits.Memory = 96 << 20
+	b, err := e.Prepare(bounded(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Remove(bounded(t))
+	p, err := b.Exec(bounded(t), sandbox.Command{Argv: []string{"sh", "-c", "head -c 300000000 /dev/zero | tail -c 299999999 >/dev/null & wait $!"}}, sandbox.Stdio{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, err := p.Wait(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := exit.Limit + exit.Noted; !strings.Contains(said, "killed for memory: limit 96 MiB") {
+		t.Errorf("%+v", exit)
+	}
+}
+
 // TestH12_OnlyTheSandboxGetsIn: another container of the same network knows the
 // port, and not even the right token helps it.
 func TestH12_OnlyTheSandboxGetsIn(t *testing.T) {
