@@ -130,9 +130,17 @@ type Change struct {
 // have this machine's proxies. Every line that the program says is told.
 func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func(string)) (err error) {
 	argv := slices.Concat([]string{"env"}, c.Env, c.Argv)
-	made, err := d.c.ContainerCreate(ctx, &container.Config{
-		Image: from, Entrypoint: argv[:1], Cmd: argv[1:], User: "0:0", Labels: map[string]string{LabelProbe: "true"},
-	}, &container.HostConfig{NetworkMode: "host", Binds: c.Binds}, nil, nil, "")
+	is, err := d.Image(ctx, from)
+	if err != nil {
+		return err
+	}
+	// Nothing that a commit could not take back again: it keeps an entry point
+	// and a user that the container had.
+	config := &container.Config{Image: from, Cmd: argv, Labels: map[string]string{LabelProbe: "true"}}
+	if is.User != "" {
+		config.User = "0:0"
+	}
+	made, err := d.c.ContainerCreate(ctx, config, &container.HostConfig{NetworkMode: "host", Binds: c.Binds}, nil, nil, "")
 	if err != nil {
 		return fmt.Errorf("making a container of %s: %w", from, asNotFound(err))
 	}
@@ -152,7 +160,7 @@ func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func
 	case err := <-failed:
 		return fmt.Errorf("waiting for %s: %w", argv[0], err)
 	}
-	_, err = d.c.ContainerCommit(ctx, made.ID, container.CommitOptions{Reference: to, Changes: []string{"ENTRYPOINT []", `CMD ["/bin/bash"]`, "LABEL " + LabelProbe + "=image"}})
+	_, err = d.c.ContainerCommit(ctx, made.ID, container.CommitOptions{Reference: to, Changes: []string{`CMD ["/bin/bash"]`, "LABEL " + LabelProbe + "=image"}})
 	if err != nil {
 		return fmt.Errorf("making the image %s: %w", to, err)
 	}
