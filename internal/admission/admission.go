@@ -261,6 +261,21 @@ func (d *Door) tellLocked(now time.Time) {
 	}
 }
 
+// Roomy reports whether the machine has memory for what nobody has asked for
+// yet: nobody waits, and one more start would be let in.
+func (d *Door) Roomy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.book.waiting) > 0 {
+		return false
+	}
+	if d.read == nil {
+		return true
+	}
+	r, err := d.read()
+	return err == nil && d.book.roomy(time.Now(), r)
+}
+
 // lookLocked reads the machine's memory, unless that was done a moment ago or
 // does not matter: the first is let in whatever it says.
 func (d *Door) lookLocked(now time.Time) {

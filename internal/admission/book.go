@@ -137,6 +137,13 @@ func (b *book) load(now time.Time, k Kind) load {
 	return l
 }
 
+// roomy reports whether a machine that says so has memory for one more start
+// and is not short of it.
+func (b *book) roomy(now time.Time, r Reading) bool {
+	free := r.Available - b.load(now, "").held - b.memory.left(r.Total)
+	return free >= b.memory.need && r.Pressure < tooHard
+}
+
 // order is who waits for a slot of kind k, the next first: round robin over
 // the people, beginning with whoever was let in longest ago; of one person the
 // oldest first. Two who were never let in stand as they came.

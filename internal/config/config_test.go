@@ -231,7 +231,7 @@ func TestB92_MisspeltSettingsAreErrorsWithPlaceAndNearest(t *testing.T) {
 			if tt.nearest != "" && !strings.HasPrefix(hint, "did you mean "+tt.nearest+"?") {
 				t.Errorf("hint %q does not name %s", hint, tt.nearest)
 			}
-			if !strings.Contains(hint, "node.sandbox.{engine,image,max_sessions}") || !strings.Contains(hint, "node.policy.trust") {
+			if !strings.Contains(hint, "node.sandbox.{engine,image,max_sessions,spares}") || !strings.Contains(hint, "node.policy.trust") {
 				t.Errorf("hint %q does not list the settings", hint)
 			}
 		})

@@ -72,6 +72,7 @@ const (
 	SandboxImage       = "node.sandbox.image"
 	OpenShellGateway   = "node.openshell.gateway"
 	SandboxMaxSessions = "node.sandbox.max_sessions"
+	SandboxSpares      = "node.sandbox.spares"
 	LimitCPUs          = "node.sandbox.limits.cpus"
 	LimitMemory        = "node.sandbox.limits.memory"
 	LimitProcesses     = "node.sandbox.limits.processes"
@@ -118,6 +119,8 @@ func nodeSettings() []Setting {
 			Sentence: "Container image of sessions on engine `docker`; empty means the one that `mojoup-node image build` makes, mojoup-sandbox:latest."},
 		{Key: SandboxMaxSessions, Kind: Int, Default: "0", Restart: true,
 			Sentence: "Sessions that may run at once; 0 means as many as memory allows. Whoever comes later waits, is told the place and the reason, and starts in turn."},
+		{Key: SandboxSpares, Kind: Int, Default: "1", Restart: true, check: atMost(16),
+			Sentence: "Sandboxes that are begun in advance, each about half a MiB, so that a session starts sooner: from the second one of a node on. 0 means none; 16 at most."},
 		{Key: LimitCPUs, Kind: Float, Default: "0", Restart: true,
 			Sentence: "Processors' worth of time that one session may use; 0 means no limit. Of this and a policy's limit the smaller one holds, as of those below."},
 		{Key: LimitMemory, Kind: Size, Default: "0", Restart: true,
@@ -266,6 +269,16 @@ func link(schemes ...string) func(any) string {
 			}
 		}
 		return "a URL that begins with " + strings.Join(schemes, ":// or ") + ":// and holds no password"
+	}
+}
+
+// atMost wants a number that is not above most.
+func atMost(most int64) func(any) string {
+	return func(data any) string {
+		if n, ok := data.(int64); !ok || n > most {
+			return fmt.Sprintf("a number from 0 to %d", most)
+		}
+		return ""
 	}
 }
 

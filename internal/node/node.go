@@ -117,8 +117,9 @@ type Node struct {
 	stopping bool
 	changed  chan struct{} // closed and replaced when a session begins or ends
 	repaired []string
-	ends     []store.Session // that could not be written down yet, the oldest first
-	left     bool            // something is in the journal, now that the node has ended
+	claimed  map[string]session.ID // spares, by the session that uses them
+	ends     []store.Session       // that could not be written down yet, the oldest first
+	left     bool                  // something is in the journal, now that the node has ended
 	end      context.CancelCauseFunc
 }
 
@@ -135,7 +136,7 @@ func New(o Options) (*Node, error) {
 	n := &Node{
 		o: o, door: door, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: keyOf(o.Boot, string(session.New())),
 		records: make(chan recorded, 1024), written: make(chan struct{}), examined: make(chan struct{}),
-		live: map[session.ID]*life{}, changed: make(chan struct{}), repaired: []string{},
+		live: map[session.ID]*life{}, claimed: map[string]session.ID{}, changed: make(chan struct{}), repaired: []string{},
 	}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
@@ -187,10 +188,13 @@ func (n *Node) observed(ctx context.Context) context.Context {
 // takeLeave takes a node that has left nothing out of the register.
 func (n *Node) takeLeave(ctx context.Context) {
 	pending, err := n.store.Pending(ctx)
+	spares, serr := n.store.Spares(ctx)
+	err = errors.Join(err, serr)
+	something := len(pending)+len(spares) > 0
 	n.mu.Lock()
-	n.left = err != nil || len(pending) > 0 || len(n.ends) > 0
+	n.left = err != nil || something || len(n.ends) > 0
 	n.mu.Unlock()
-	if err == nil && len(pending) == 0 {
+	if err == nil && !something {
 		err = n.o.Paths.Leave()
 	}
 	if err != nil {
@@ -285,6 +289,7 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	})
 	parts.Go(func() { n.examine(ctx) })
 	parts.Go(func() { n.sweepLater(ctx) })
+	parts.Go(func() { n.keep(ctx) })
 	unwritten := make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() { n.writeRecords(context.WithoutCancel(ctx), unwritten) })

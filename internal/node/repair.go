@@ -38,7 +38,15 @@ func mend(ctx context.Context, s *store.Store, do sweep, boot string) (done, lef
 	if err != nil {
 		return nil, nil, err
 	}
-	done, left = []string{}, []string{}
+	// Spares first: a session's own undo may be held up by one that it used.
+	done, stuck, err := mendSpares(ctx, s, do, func(string) bool { return true })
+	if err != nil {
+		return nil, nil, err
+	}
+	left = []string{}
+	for _, err := range stuck {
+		left = append(left, err.Error())
+	}
 	for _, err := range undo(ctx, s, pending, do, func(line string) { done = append(done, line) }) {
 		left = append(left, err.Error())
 	}
@@ -101,6 +109,7 @@ func (n *Node) sweepLater(ctx context.Context) {
 	for {
 		select {
 		case <-again.C:
+			n.sweepSpares(ctx)
 			n.sweepLeftovers(ctx)
 			n.writeEnds(ctx)
 		case <-old.C:

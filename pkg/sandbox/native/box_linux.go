@@ -20,6 +20,8 @@ type box struct {
 	listener net.Listener
 	held     []*hold
 	bare     []string // files that could not be sheltered
+	wake     func()   // has a spare made, once it disturbs nobody
+	settle   func()   // nil, or tells that nothing is left of the spare that this was
 	bounds   *bounds  // nil until its limits are set
 	tries    *attack  // what its check tries
 	teller   *teller
@@ -94,7 +96,12 @@ func (b *box) Remove(ctx context.Context) error {
 		sandbox.Reached(ctx, "released "+b.held[i].path)
 	}
 	b.held = nil
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if b.settle != nil && err == nil {
+		b.settle()
+	}
+	b.wake()
+	return err
 }
 
 // idle waits for the commands' goroutines: their pipes have no other end any

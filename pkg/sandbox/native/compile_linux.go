@@ -58,7 +58,7 @@ func compileBase(s sandbox.Spec, m machine) []child.Op {
 // compileRest lists what is this sandbox's own.
 func compileRest(s sandbox.Spec, m machine) []child.Op {
 	return slices.Concat(
-		mountOps(s, m, s.Shared, len(s.Mounts)), unmountOps(s), protectOps(s), []child.Op{{Code: child.Pivot}},
+		[]child.Op{{Code: child.Title, First: s.ID}}, mountOps(s, m, s.Shared, len(s.Mounts)), unmountOps(s), protectOps(s), []child.Op{{Code: child.Pivot}},
 		limitOps(s, m), closeOps(s), ruleOps(s.Mounts[s.Shared:], m), []child.Op{{Code: child.Keep}},
 		[]child.Op{{Code: child.Seal}}, firstDomainOps(m), []child.Op{{Code: child.Filter, Flags: child.Notify, Blob: m.filter}},
 	)

@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -30,6 +31,7 @@ type Engine struct {
 	machine machine
 	groups  *cgroup.Host
 	pins    pins
+	spares  *spares
 	// pinning is the filter for sandboxes that are bound to processors.
 	pinning func() ([]byte, error)
 	told    map[int][]toldCall
@@ -65,7 +67,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	return &Engine{
-		log: o.Log, image: image, groups: findGroups(), told: told,
+		log: o.Log, image: image, groups: findGroups(), told: told, spares: newSpares(),
 		machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize, shares: findShares()},
 		pinning: sync.OnceValues(func() ([]byte, error) { return buildFilter(append(refusals(), affinity)) }),
 	}, nil
@@ -86,7 +88,7 @@ func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbo
 	return b, nil
 }
 
-func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err error) {
+func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (*box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -96,18 +98,41 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if err := validateIdentity(spec.Identity); err != nil {
 		return nil, err
 	}
-	b := &box{log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, removing: make(chan struct{}, 1), gone: make(chan struct{}), teller: newTeller(e.told, &e.floods)}
+	if b := e.claim(ctx, spec); b != nil {
+		made, err := e.finish(ctx, b)
+		if !b.wasted(err) {
+			return made, err
+		}
+	}
+	b := e.newBox(spec)
+	b.bounds = e.bound(spec)
+	sandbox.Reached(ctx, "bounded")
+	base, err := e.begin(ctx, b)
+	if err == nil {
+		// Whatever is the host's to do is done while the helper is at its own.
+		err = b.helper.Begin(base)
+	}
+	if err != nil {
+		return nil, errors.Join(b.bounds.tooSmall(err), b.Remove(context.WithoutCancel(ctx)))
+	}
+	return e.finish(ctx, b)
+}
+
+func (e *Engine) newBox(spec sandbox.Spec) *box {
+	return &box{
+		log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, wake: sync.OnceFunc(e.spares.want),
+		removing: make(chan struct{}, 1), gone: make(chan struct{}), teller: newTeller(e.told, &e.floods),
+	}
+}
+
+// finish makes a sandbox that has been begun. Where it fails nothing is left.
+func (e *Engine) finish(ctx context.Context, b *box) (made *box, err error) {
 	defer func() {
 		if err != nil {
 			_ = b.Remove(context.WithoutCancel(ctx))
 		}
 	}()
-	b.bounds = e.bound(spec)
-	sandbox.Reached(ctx, "bounded")
-	// Whatever is the host's to do is done while the helper is at its own.
-	if err := e.begin(ctx, b); err != nil {
-		return nil, b.bounds.tooSmall(err)
-	}
+	spec := b.spec
 	if b.held, err = holdAll(ctx, spec); err != nil {
 		return nil, err
 	}
@@ -123,19 +148,26 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 		return nil, b.bounds.tooSmall(err)
 	}
 	sandbox.Reached(ctx, "set up")
+	if b.settle != nil { // it has waited in its group: before anything counts on it
+		if err := b.bounds.verify(b.helper.PID()); err != nil {
+			return nil, errors.Join(err, b.listener.Close())
+		}
+	}
 	b.owned.Go(func() {
 		b.bounds.watch.run(b.helper.PID(), b.helper.Done(), func() { _ = b.helper.Kill(context.WithoutCancel(ctx)) })
 	})
 	go b.watch()
+	e.spares.follow(spec)
 	return b, nil
 }
 
-// begin starts the helper within its bounds and has it begin.
-func (e *Engine) begin(ctx context.Context, b *box) (err error) {
+// begin starts the helper within its bounds, has it make its namespaces, and
+// says what is to be done next.
+func (e *Engine) begin(ctx context.Context, b *box) (base []child.Op, err error) {
 	id := b.spec.Identity
 	if b.bounds.pinned.n > 0 {
 		if b.machine.filter, err = e.pinning(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	err = b.bounds.start(func(fd int) (err error) {
@@ -143,17 +175,17 @@ func (e *Engine) begin(ctx context.Context, b *box) (err error) {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	sandbox.Reached(ctx, "helper started")
 	// Before it forks: what it starts is bound as it is then.
 	b.bounds.pinned.hold(b.helper.PID())
 	if err := b.bounds.verify(b.helper.PID()); err != nil {
-		return err
+		return nil, err
 	}
 	if err := b.helper.MakeNamespaces(id.UID, id.GID); err != nil {
-		return err
+		return nil, err
 	}
 	sandbox.Reached(ctx, "namespaces asked for")
-	return b.helper.Begin(compileBase(b.inner(), b.machine))
+	return compileBase(b.inner(), b.machine), nil
 }

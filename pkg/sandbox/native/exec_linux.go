@@ -50,6 +50,7 @@ func (b *box) exec(ctx context.Context, c sandbox.Command, stdio sandbox.Stdio, 
 		return nil, b.bounds.refused(execError(c, err))
 	}
 	p.streams.start(&b.owned, p.running.Exited(), p.running.Gone())
+	b.wake()
 	return p, nil
 }
 

@@ -162,7 +162,7 @@ var opNames = map[child.Code]string{
 	child.Unmount: "unmount", child.Pivot: "pivot", child.Attributes: "attributes", child.Loopback: "loopback",
 	child.Listen: "listen", child.Hostname: "hostname", child.Rlimit: "rlimit", child.Write: "write",
 	child.Ruleset: "ruleset", child.Rule: "rule", child.Restrict: "restrict", child.Keep: "keep",
-	child.Seal: "seal", child.Filter: "filter", child.Files: "files",
+	child.Seal: "seal", child.Filter: "filter", child.Files: "files", child.Title: "title",
 }
 
 var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link", "notify"}

@@ -53,7 +53,7 @@ func (e *Engine) Join(ctx context.Context, conn *net.UnixConn, spec sandbox.Spec
 		return nil, err
 	}
 	b := &box{
-		log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, helper: helper, removing: make(chan struct{}, 1), gone: make(chan struct{}),
+		log: e.log.With("sandbox", spec.ID), spec: spec, machine: e.machine, helper: helper, wake: func() {}, removing: make(chan struct{}, 1), gone: make(chan struct{}),
 		bounds: &bounds{asked: spec.Limits, limits: e.machine.shares.limited(spec, e.machine.scratch), killed: killedOf(who.PID)},
 		teller: newTeller(e.told, &e.floods),
 	}

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asNode) != "" {
 		os.Exit(beNode())
 	}
+	if os.Getenv(asKeeper) != "" {
+		os.Exit(beKeeper())
+	}
 	if os.Getenv(asSender) != "" {
 		os.Exit(beSender())
 	}

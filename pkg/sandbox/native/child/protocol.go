@@ -119,6 +119,7 @@ const (
 	Filter     Code = 23 // load the system call filter in Blob
 	Files      Code = 24 // every command may have A open files
 	Here       Code = 25 // what is / already is the root: instead of Root and Pivot
+	Title      Code = 26 // the sandbox's ID is First, not longer than the one it was started with
 )
 
 // Flags change how an operation is done.

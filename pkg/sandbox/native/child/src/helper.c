@@ -36,6 +36,8 @@
 #define MSG_CTRUNC_ 8
 
 
+static char *own_id; /* the first argument */
+
 struct iovec_ {
 	void *base;
 	size_t size;
@@ -462,7 +464,8 @@ static void hand_out(const struct place *place)
 /* Sets up what it is told to, and serves. */
 _Noreturn static void lead(void)
 {
-	struct place place = {.root = -1, .listener = -1, .ruleset = -1, .domain = -1, .notifier = -1, .parent = -1};
+	struct place place = {.root = -1, .listener = -1, .ruleset = -1, .domain = -1, .notifier = -1, .parent = -1,
+			      .id = own_id, .id_room = own_id ? length(own_id) + 1 : 0};
 	uint64_t all = ~0ull, child = 1ull << (SIGCHLD - 1);
 
 	/* Nobody inside may trace pid 1. Only now: a non-dumpable process' maps
@@ -596,4 +599,8 @@ __asm__(".globl _start\n_start:\n\tmov x29, xzr\n\tmov x0, sp\n\tbl start\n");
 #endif
 
 /* The stack begins with the number of arguments, then they. */
-_Noreturn void start(char **stack_) { begin((long)stack_[0] > 2 ? stack_[3] : 0); }
+_Noreturn void start(char **stack_)
+{
+	own_id = (long)stack_[0] > 1 ? stack_[2] : 0;
+	begin((long)stack_[0] > 2 ? stack_[3] : 0);
+}

@@ -28,6 +28,8 @@ struct place {
 	int parent;	/* the directory below root that was last worked in, or -1 */
 	const char *parent_path; /* its path, of parent_size bytes, in the list */
 	size_t parent_size;
+	char *id;	/* the sandbox's ID on this process' command line */
+	size_t id_room; /* with its end mark */
 };
 int set_up(struct place *place, const char *list, size_t size, struct failure *failure);
 long drop_capabilities(void);

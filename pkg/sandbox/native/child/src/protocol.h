@@ -64,6 +64,7 @@
 #define OP_FILTER   23
 #define OP_FILES    24
 #define OP_HERE     25
+#define OP_TITLE     26
 
 #define FLAG_OPTIONAL 1 /* what is missing is left out */
 #define FLAG_MAKE     2 /* the mount point may be made */

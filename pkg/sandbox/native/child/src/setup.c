@@ -626,6 +626,14 @@ static int carry_out(struct place *place, const struct operation *op, const char
 	case OP_FILES:
 		place->files = op->a;
 		break;
+	case OP_TITLE:
+		/* In a process list, where who sweeps looks for it. It was made
+		 * under the longest name. */
+		if (op->first >= place->id_room)
+			r = -ENAMETOOLONG;
+		for (size_t i = 0; r == 0 && i < place->id_room; i++)
+			place->id[i] = i < op->first ? first[i] : 0;
+		break;
 	case OP_HERE:
 		stage = STAGE_ROOT, operand = "/";
 		r = look(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0);
