@@ -64,9 +64,11 @@ func (l *life) guard(ctx context.Context, p prepared) *guard {
 	if err != nil {
 		l.n.log.Warn("not every protected path is watched", "session", l.id, "err", err)
 	}
+	seen := g.watchSockets(ctx, p.spec)
 	g.stop = func() {
 		g.giveBack(ctx)
 		stop()
+		seen()
 	}
 	// A large tree takes a while, and nothing runs in it before the self-check
 	// has passed.
@@ -87,6 +89,9 @@ func (g *guard) lost(ctx context.Context, lost guardwatch.Lost) {
 	}
 	if slices.Contains(g.hidden, lost.Path) {
 		may = "read"
+		if info, err := os.Lstat(lost.Path); err == nil && info.Mode().Type() == fs.ModeSocket {
+			may = "connect to"
+		}
 	}
 	path := g.tree.Short(lost.Path)
 	line := fmt.Sprintf("warning: %s was %s on the host at %s: since then the session can %s it", path, did, lost.At.Format(time.TimeOnly), may)

@@ -23,6 +23,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/internal/guardwatch"
 	"github.com/mojoup/mojoup-node/internal/host"
+	"github.com/mojoup/mojoup-node/internal/hostsocket"
 	"github.com/mojoup/mojoup-node/internal/registries"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
@@ -90,6 +91,7 @@ type Node struct {
 	store      *store.Store
 	proxy      *egress.Proxy
 	guards     *guardwatch.Watcher
+	sockets    *hostsocket.Watcher
 	door       Door
 	uid        int
 	user       *user.User
@@ -210,7 +212,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.vault, n.book = vault.New(n.o.Paths.State), secrets.NewBook()
-	n.guards = guardwatch.New(n.log)
+	n.guards, n.sockets = guardwatch.New(n.log), hostsocket.New(n.log)
 	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes(config.NetworkPrivate)})
 	if err != nil {
 		_ = n.store.Close()

@@ -198,6 +198,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	if err := p.repository.AddPolicy(p.policy.Protect, p.policy.Hide); err != nil {
 		return err
 	}
+	hidden := n.hideSockets(&p.repository)
 	facts, err := host.Gather(ctx, &n.trust, home, slices.Concat(n.environ, l.req.Env))
 	if err != nil {
 		return fmt.Errorf("looking at this machine: %w", err)
@@ -221,6 +222,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 		return err
 	}
 	p.spec, p.facts = made.Spec, made.Facts
+	p.notices = append(p.notices, hidden...)
 	p.command = sandbox.Command{Argv: l.argv(), Dir: made.Dir, TTY: size(l.req.Terminal)}
 	for _, note := range p.policy.Notes {
 		p.notices = append(p.notices, note.String())

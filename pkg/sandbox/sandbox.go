@@ -327,6 +327,10 @@ type Fact struct {
 	Detail   string   // for people: by what, or why not
 }
 
+// FactHostSockets is the name of the fact about path sockets of the host's
+// programs in mounted directories.
+const FactHostSockets = "host sockets"
+
 // Enforced is what was really enforced, as seen from inside.
 type Enforced []Fact
 

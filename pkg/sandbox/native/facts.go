@@ -70,7 +70,7 @@ func extra(groups []int, gid int) bool {
 
 func sockets(abi int) sandbox.Fact {
 	if abi >= 9 {
-		return sandbox.Fact{Name: "host sockets", Strength: sandbox.Held, Detail: "sockets of the host in mounted directories cannot be connected to"}
+		return sandbox.Fact{Name: sandbox.FactHostSockets, Strength: sandbox.Held, Detail: "sockets of the host in mounted directories cannot be connected to"}
 	}
-	return sandbox.Fact{Name: "host sockets", Strength: sandbox.Weaker, Detail: fmt.Sprintf("none is mounted; one that a host program makes in a mounted directory could be connected to (Landlock ABI %d, needs 9)", abi)}
+	return sandbox.Fact{Name: sandbox.FactHostSockets, Strength: sandbox.Weaker, Detail: fmt.Sprintf("none is mounted; one that a host program makes in a mounted directory could be connected to (Landlock ABI %d, needs 9)", abi)}
 }

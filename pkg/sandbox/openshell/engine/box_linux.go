@@ -236,7 +236,7 @@ func (b *box) facts(limits []sandbox.Fact) sandbox.Enforced {
 		fact("privileges", sandbox.Held, "no capabilities, none to be gained, no set-uid programs"),
 		fact("processes", sandbox.Held, "a process namespace of the container; outside ones can be neither seen nor signalled"),
 		fact("identity", sandbox.Weaker, "user %d, group %d, the same inside and outside; the group 0 of the container stays as a supplementary one", b.spec.Identity.UID, b.spec.Identity.GID),
-		fact("host sockets", sandbox.Weaker, "none is mounted; one that a host program makes in a mounted directory could be connected to (OpenShell's Landlock does not know that right)"),
+		fact(sandbox.FactHostSockets, sandbox.Weaker, "none is mounted; one that a host program makes in a mounted directory could be connected to (OpenShell's Landlock does not know that right)"),
 		fact("gateway", sandbox.Held, "OpenShell %s at %s", g.Version, g.Endpoint),
 	}
 	if len(b.spec.Protect) > 0 {
