@@ -46,11 +46,21 @@ func inTurn(ctx context.Context, runs int, ms []measure) ([]Row, error) {
 	}
 	rows := make([]Row, len(ms))
 	for i, m := range ms {
-		slices.Sort(took[i])
-		rows[i] = Row{Name: m.name, Runs: runs, Peer: m.peer, P50: quantile(took[i], 50), P95: quantile(took[i], 95)}
+		rows[i] = rowOf(m.name, m.peer, took[i])
 	}
 	compare(rows)
 	return rows, nil
+}
+
+func rowOf(name, peer string, took []time.Duration) Row {
+	slices.Sort(took)
+	return Row{Name: name, Runs: len(took), Peer: peer, P50: quantile(took, 50), P95: quantile(took, 95)}
+}
+
+// A Figure is an amount of memory.
+type Figure struct {
+	Name string `json:"name"`
+	KiB  int64  `json:"kib"`
 }
 
 // quantile of a sorted list, in milliseconds.

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,20 +37,27 @@ func Starts(ctx context.Context, runs int, engine sandbox.Engine, spec func(id s
 		return nil, err
 	}
 	s := starts{engine: engine, spec: spec, dir: dir, program: program}
-	var floors []measure
+	var floors, ends []measure
 	if bwrap, err := exec.LookPath("bwrap"); err == nil {
 		args, err := s.bwrapArgs()
 		if err != nil {
 			return nil, err
 		}
-		floors = append(floors, measure{peer, "", s.external(bwrap, append(args, program)...)})
+		floors = append(floors, measure{peer, "", s.external(bwrap, append(args[:len(args):len(args)], program)...)})
+		ends = append(ends, measure{peerEnd, "", s.goneOf(bwrap, append(args[:len(args):len(args)], "/usr/bin/cat")...)})
 	}
-	rows, err := inTurn(ctx, runs, append([]measure{{"plain process, first instruction", "", s.plain}}, append(floors,
-		measure{"sandbox, first instruction", peer, s.first},
-		measure{"sandbox, end until gone", "", s.gone},
-	)...))
+	rows, err := inTurn(ctx, runs, slices.Concat([]measure{{"plain process, first instruction", "", s.plain}}, floors, ends, []measure{
+		{"sandbox, first instruction", peer, s.first},
+		{"sandbox, end until gone", peerEnd, s.gone},
+	}))
 	if err != nil {
 		return rows, err
+	}
+	if k, ok := engine.(keeper); ok {
+		warm, err := s.warm(ctx, runs, k, floors)
+		if rows = append(rows, warm...); err != nil {
+			return rows, err
+		}
 	}
 	// A second turn for a node that has grown: making so much memory, and
 	// giving it back, would disturb whatever is measured beside it.
@@ -62,7 +71,82 @@ func Starts(ctx context.Context, runs int, engine sandbox.Engine, spec func(id s
 	return append(rows, more...), err
 }
 
-const peer = "bubblewrap, first instruction"
+const (
+	peer    = "bubblewrap, first instruction"
+	peerEnd = "bubblewrap, end until gone"
+)
+
+// keeper is an engine that says when a spare waits.
+type keeper interface {
+	sandbox.Keeper
+	Waiting(ctx context.Context) error
+}
+
+// warm measures starts that find a spare. To make the next one is not part of
+// a start, nor of what is measured beside it.
+func (s *starts) warm(ctx context.Context, runs int, k keeper, floors []measure) ([]Row, error) {
+	keeping, end := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	defer kept.Wait()
+	defer end()
+	kept.Go(func() {
+		k.Keep(keeping, sandbox.Keeping{
+			Spares: 1, Claimed: func(string, string) {}, Settled: func(string) {},
+			Note: func(context.Context, string, []sandbox.Undo) error { return nil },
+		})
+	})
+	const with = ", a spare waits"
+	var ms []measure
+	for _, f := range floors {
+		ms = append(ms, measure{f.name + with, "", f.once})
+	}
+	begun := false
+	return inTurn(ctx, runs, append(ms, measure{"sandbox, first instruction" + with, peer + with, func(ctx context.Context) (time.Duration, error) {
+		took, err := s.first(ctx)
+		if err != nil || begun {
+			return took, errors.Join(err, k.Waiting(ctx))
+		}
+		// The keeper may begin while the first is made already.
+		for !begun && err == nil {
+			soon, cancel := context.WithTimeout(ctx, time.Second)
+			begun = k.Waiting(soon) == nil
+			cancel()
+			if !begun {
+				took, err = s.first(ctx)
+			}
+		}
+		return took, err
+	}}))
+}
+
+// goneOf measures the end of a command that copies: from the signal to its
+// outermost process until none inside has anything open any more.
+func (s *starts) goneOf(name string, args ...string) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return 0, err
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return 0, err
+		}
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		_, err = in.Write([]byte("x"))
+		if err == nil {
+			_, err = io.ReadFull(out, make([]byte, 1))
+		}
+		begun := clock()
+		err = errors.Join(err, cmd.Process.Kill())
+		_, rerr := io.Copy(io.Discard, out)
+		took := clock() - begun
+		_ = cmd.Wait() // killed
+		return took, errors.Join(err, rerr)
+	}
+}
 
 type starts struct {
 	engine  sandbox.Engine

@@ -14,3 +14,8 @@ import (
 func Starts(context.Context, int, sandbox.Engine, func(id string) (sandbox.Spec, error)) ([]Row, error) {
 	return nil, &child.UnsupportedError{OS: runtime.GOOS}
 }
+
+// Crowd has nothing to measure either.
+func Crowd(context.Context, int, sandbox.Engine, func(id string) (sandbox.Spec, error)) (Row, []Figure, error) {
+	return Row{}, nil, &child.UnsupportedError{OS: runtime.GOOS}
+}

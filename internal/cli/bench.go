@@ -35,14 +35,17 @@ Ratios stay when a machine is busy, milliseconds do not.`,
 			if runs < 1 || wholeRuns < 1 {
 				return fault.Usage("--runs and --whole-runs need a number above 0")
 			}
-			rows, missing, err := measureAll(cmd.Context(), p, runs, wholeRuns)
+			rows, memory, missing, err := measureAll(cmd.Context(), p, runs, wholeRuns)
 			if err != nil {
 				return err
 			}
 			if wantsJSON(cmd) {
-				return printJSON(p.Stdout, map[string]any{"cpus": runtime.NumCPU(), "rows": rows, "missing": orEmpty(missing)})
+				return printJSON(p.Stdout, map[string]any{"cpus": runtime.NumCPU(), "rows": rows, "memory": orEmpty(memory), "missing": orEmpty(missing)})
 			}
 			printRows(newPen(p), rows)
+			for _, f := range memory {
+				talk{w: p.Stdout}.line("%s: %d KiB", f.Name, f.KiB)
+			}
 			for _, m := range missing {
 				talk{w: p.Stderr}.line("not measured: %s is not installed", m)
 			}
@@ -67,38 +70,47 @@ func printRows(pen pen, rows []bench.Row) {
 	pen.rows([]string{"WHAT", "RUNS", "P50 ms", "P95 ms", "RATIO"}, lines)
 }
 
-func measureAll(ctx context.Context, p Process, runs, wholeRuns int) (rows []bench.Row, missing []string, err error) {
+// many is how many sandboxes are started at once.
+const many = 100
+
+func measureAll(ctx context.Context, p Process, runs, wholeRuns int) (rows []bench.Row, memory []bench.Figure, missing []string, err error) {
 	dir, err := os.MkdirTemp("", "mojoup-bench")
 	if err != nil {
-		return nil, nil, fault.Unknown("making a directory to measure in: %w", err)
+		return nil, nil, nil, fault.Unknown("making a directory to measure in: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	h, err := look(p)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	es, err := engines(h, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	repository := filepath.Join(dir, "repository")
 	if out, err := exec.CommandContext(ctx, "git", "init", "-q", repository).CombinedOutput(); err != nil {
-		return nil, nil, fault.Unknown("making a repository to measure in: %w: %s", err, out)
+		return nil, nil, nil, fault.Unknown("making a repository to measure in: %w: %s", err, out)
 	}
 	collectLess(p) // the engine runs in this process
-	rows, err = bench.Starts(ctx, runs, es["native"], func(id string) (sandbox.Spec, error) {
+	spec := func(id string) (sandbox.Spec, error) {
 		return node.BenchSpec(ctx, h.paths, p.Environ(), repository, id)
-	})
+	}
+	rows, err = bench.Starts(ctx, runs, es["native"], spec)
 	if err != nil {
-		return rows, nil, err
+		return rows, nil, nil, err
+	}
+	crowd, memory, err := bench.Crowd(ctx, many, es["native"], spec)
+	rows = append(rows, crowd)
+	if err != nil {
+		return rows, memory, nil, err
 	}
 	whole, missing, err := measureWhole(ctx, p, wholeRuns, dir, repository)
 	rows = append(rows, whole...)
 	if err != nil {
-		return rows, missing, err
+		return rows, memory, missing, err
 	}
 	tunnels, err := bench.Tunnels(ctx, runs)
-	return append(rows, tunnels...), missing, err
+	return append(rows, tunnels...), memory, missing, err
 }
 
 // measureWhole measures commands with a node of their own, so that nobody's
