@@ -21,6 +21,7 @@ type Image struct {
 	ID      string
 	WorkDir string
 	User    string
+	Entry   []string // what it begins every command with
 	Size    int64
 	holds   map[string]bool
 }
@@ -70,7 +71,7 @@ func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image,
 	if !ok {
 		known = Image{ID: got.ID, Size: got.Size, holds: map[string]bool{}}
 		if got.Config != nil {
-			known.WorkDir, known.User = got.Config.WorkingDir, got.Config.User
+			known.WorkDir, known.User, known.Entry = got.Config.WorkingDir, got.Config.User, got.Config.Entrypoint
 		}
 	}
 	var missing []string
@@ -134,9 +135,12 @@ func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func
 	if err != nil {
 		return err
 	}
-	// Nothing that a commit could not take back again: it keeps an entry point
-	// and a user that the container had.
+	// Nothing that is not needed: a commit keeps an entry point and a user that
+	// the container had. OpenShell obeys neither.
 	config := &container.Config{Image: from, Cmd: argv, Labels: map[string]string{LabelProbe: "true"}}
+	if len(is.Entry) > 0 {
+		config.Entrypoint, config.Cmd = argv[:1], argv[1:]
+	}
 	if is.User != "" {
 		config.User = "0:0"
 	}
