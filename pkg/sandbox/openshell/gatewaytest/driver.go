@@ -237,11 +237,9 @@ func (d *driver) share(b *box, config inside.Config) error {
 	if err := os.WriteFile(filepath.Join(b.host, "etc", filepath.Base(inside.ConfigPath)), text, 0o600); err != nil {
 		return err
 	}
-	control, err := net.Listen("unix", filepath.Join(b.host, "run", filepath.Base(inside.Control)))
-	if err != nil {
+	if err := d.listen(b); err != nil {
 		return err
 	}
-	d.g.work.Go(func() { d.hear(b, control) })
 	if d.g.o.Generation == V01 {
 		channel, err := net.Listen("unix", filepath.Join(b.host, "run", filepath.Base(inside.Channel)))
 		if err != nil {
@@ -252,8 +250,51 @@ func (d *driver) share(b *box, config inside.Config) error {
 	return nil
 }
 
-// hear takes what the first process of a container says of it.
-func (d *driver) hear(b *box, l net.Listener) {
+// listen takes the connection of a container's first process.
+func (d *driver) listen(b *box) error {
+	v := d.g.view(b)
+	at := filepath.Join(v.host, "run", filepath.Base(inside.Control))
+	os.Remove(at)
+	control, err := net.Listen("unix", at)
+	if err != nil {
+		return err
+	}
+	d.g.work.Go(func() { d.hear(b, v.run, control) })
+	return nil
+}
+
+// again stops and starts every container, as a gateway does that restarts.
+func (d *driver) again() {
+	d.g.mu.Lock()
+	var up []*box
+	for _, b := range d.g.boxes {
+		if b.phase == ready {
+			up = append(up, b)
+		}
+	}
+	d.g.mu.Unlock()
+	for _, b := range up {
+		d.g.update(b, func() {
+			b.run++
+			b.phase, b.reason, b.message = provisioning, "DependenciesNotReady", "Supervisor session disconnected"
+		})
+		d.g.work.Go(func() {
+			soon := 1
+			err := d.listen(b)
+			if err == nil {
+				err = d.docker.ContainerRestart(d.g.ctx, b.unit, container.StopOptions{Timeout: &soon})
+			}
+			if err != nil {
+				d.g.fail(b, "StartFailed", err.Error())
+				return
+			}
+			d.g.work.Go(func() { d.attend(b, d.g.view(b)) })
+		})
+	}
+}
+
+// hear takes what the first process of a container says of one run of it.
+func (d *driver) hear(b *box, run int, l net.Listener) {
 	stop := context.AfterFunc(d.g.ctx, func() { l.Close() })
 	defer stop()
 	conn, err := l.Accept()
@@ -284,15 +325,15 @@ func (d *driver) hear(b *box, l net.Listener) {
 			})
 		case "exit":
 			code, _ := strconv.Atoi(rest)
-			d.ended(b, int32(code))
+			d.ended(b, run, int32(code))
 		}
 	}
 }
 
 // ended is the end of the main process: an error in 0.0.x, even of a success.
-func (d *driver) ended(b *box, code int32) {
+func (d *driver) ended(b *box, run int, code int32) {
 	d.g.update(b, func() {
-		if b.phase == deleting {
+		if b.phase == deleting || b.run != run {
 			return
 		}
 		b.exit = &code
@@ -389,13 +430,13 @@ func (d *driver) start(ctx context.Context, b *box, host string) error {
 			b.reason, b.message = "SupervisorNotConnected", "Backend ready; waiting for supervisor session"
 		}
 	})
-	d.g.work.Go(func() { d.attend(b, made.ID) })
+	d.g.work.Go(func() { d.attend(b, d.g.view(b)) })
 	return nil
 }
 
 // attend notices a container that ends or is taken away.
-func (d *driver) attend(b *box, unit string) {
-	end, errs := d.docker.ContainerWait(d.g.ctx, unit, container.WaitConditionNotRunning)
+func (d *driver) attend(b *box, now box) {
+	end, errs := d.docker.ContainerWait(d.g.ctx, now.unit, container.WaitConditionNotRunning)
 	select {
 	case <-end:
 	case <-errs:
@@ -406,7 +447,7 @@ func (d *driver) attend(b *box, unit string) {
 	// What the first process said last is on its way.
 	time.Sleep(50 * time.Millisecond)
 	d.g.update(b, func() {
-		if b.phase == provisioning || b.phase == ready {
+		if b.run == now.run && (b.phase == provisioning || b.phase == ready) {
 			b.phase, b.reason, b.message = failed, "ContainerExited", "Container exited"
 		}
 	})

@@ -157,7 +157,8 @@ func (g *Gateway) Stop() {
 }
 
 // Restart starts the gateway again at the same address, perhaps as another
-// version. It remembers its sandboxes.
+// version. It remembers its sandboxes. One of 0.0.x stops and starts their
+// containers, as a real one does: what ran in them is gone.
 func (g *Gateway) Restart(version string) {
 	g.t.Helper()
 	g.Stop()
@@ -167,6 +168,9 @@ func (g *Gateway) Restart(version string) {
 	}
 	address := g.address
 	g.mu.Unlock()
+	if g.o.Generation == V00 {
+		g.driver.again()
+	}
 	g.listen(address)
 }
 

@@ -83,6 +83,7 @@ type box struct {
 	workdir  string
 	host     string // directory that the container shares with the double
 	unit     string // id of the container
+	run      int    // how often it was started anew
 }
 
 // step is one event of the driver.
