@@ -232,7 +232,6 @@ func (b *box) facts(limits []sandbox.Fact) sandbox.Enforced {
 		fact("filesystem", sandbox.Held, "a container of the image %s with what was mounted; Landlock by OpenShell, and this node's own beneath", b.e.o.Image),
 		fact("network", sandbox.Held, "OpenShell's policy lets one program reach one port of this node, where every connection is decided; the only way out is %s", b.spec.Proxy),
 		fact("system calls", sandbox.Held, "OpenShell's seccomp filter, and this node's own beneath"),
-		fact("refused calls", sandbox.Absent, "refused, and not named: OpenShell's own filter lets nobody listen"),
 		fact("privileges", sandbox.Held, "no capabilities, none to be gained, no set-uid programs"),
 		fact("processes", sandbox.Held, "a process namespace of the container; outside ones can be neither seen nor signalled"),
 		fact("identity", sandbox.Weaker, "user %d, group %d, the same inside and outside; the group 0 of the container stays as a supplementary one", b.spec.Identity.UID, b.spec.Identity.GID),
