@@ -76,20 +76,32 @@ func supervisor() (string, error) {
 	building.Lock()
 	defer building.Unlock()
 	if builtPath == "" && builtError == nil {
-		dir, err := os.MkdirTemp("", "double-supervisor")
-		if err != nil {
-			return "", err
-		}
-		path := filepath.Join(dir, filepath.Base(inside.Program))
-		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest/supervisor")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			builtError = fmt.Errorf("%w: %s", err, out)
-		} else {
-			builtPath = path
-		}
+		builtPath, builtError = buildSupervisor()
 	}
 	return builtPath, builtError
+}
+
+// buildSupervisor puts it where it stays for the next run, so that none leaves
+// anything behind.
+func buildSupervisor() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "mojoup-test-double")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, filepath.Base(inside.Program))
+	// Beside it and then into its place: other test programs do the same.
+	made := fmt.Sprintf("%s.%d", path, os.Getpid())
+	defer os.Remove(made)
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", made, "github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest/supervisor")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, os.Rename(made, path)
 }
 
 // provision carries a box from taken to ready, or to its failure.
