@@ -30,7 +30,7 @@ func (r Repository) author(file string, depth int, name, email *string) {
 			*name = s.value
 		case s.key == "user.email":
 			*email = s.value
-		case s.key == "include.path", strings.HasSuffix(s.key, ".path") && r.includes(s.key):
+		case s.key == "include.path", strings.HasSuffix(s.key, ".path") && r.includes(file, s.key):
 			if path, ok := expand(filepath.Dir(file), s.value); ok {
 				r.author(path, depth+1, name, email)
 			}
@@ -38,14 +38,57 @@ func (r Repository) author(file string, depth int, name, email *string) {
 	}
 }
 
-// includes reports whether includeIf.gitdir:DIR/.path holds here. The other
-// conditions are not asked: without them at most a name is missing.
-func (r Repository) includes(key string) bool {
-	dir, ok := strings.CutPrefix(key, "includeif.gitdir:")
+// includes reports whether includeIf.gitdir:PATTERN.path holds here, as
+// git-config(1) has it under "Conditional includes". The other conditions are
+// not asked, nor letters in brackets: without them at most a name is missing.
+func (r Repository) includes(file, key string) bool {
+	pattern, ok := strings.CutPrefix(strings.TrimSuffix(key, ".path"), "includeif.gitdir")
 	if !ok || r.GitDir == "" {
 		return false
 	}
-	dir, ok = strings.CutSuffix(strings.TrimSuffix(dir, ".path"), "/")
-	dir, fine := expand("/", dir)
-	return ok && fine && under(r.GitDir, dir)
+	pattern, anyCase := strings.CutPrefix(pattern, "/i")
+	if pattern, ok = strings.CutPrefix(pattern, ":"); !ok {
+		return false
+	}
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "**"
+	}
+	switch rest, here := strings.CutPrefix(pattern, "./"); {
+	case here:
+		pattern = filepath.Join(filepath.Dir(file), rest)
+	case strings.HasPrefix(pattern, "~"):
+		if pattern, ok = expand("/", pattern); !ok {
+			return false
+		}
+	case !strings.HasPrefix(pattern, "/"):
+		pattern = "/**/" + pattern
+	}
+	const most = 4 // each tries every depth
+	if strings.Count(pattern, "**") > most {
+		return false
+	}
+	dir := r.GitDir
+	if anyCase {
+		pattern, dir = strings.ToLower(pattern), strings.ToLower(dir)
+	}
+	return matchesPath(strings.Split(pattern, "/"), strings.Split(dir, "/"))
+}
+
+// matchesPath reports whether names fit patterns, of which ** stands for any
+// number of names.
+func matchesPath(patterns, names []string) bool {
+	for i, p := range patterns {
+		if p == "**" {
+			for j := i; j <= len(names); j++ {
+				if matchesPath(patterns[i+1:], names[j:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if i >= len(names) || p != names[i] && !(strings.Contains(p, "*") && matches(p, names[i])) {
+			return false
+		}
+	}
+	return len(patterns) == len(names)
 }
