@@ -10,6 +10,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
@@ -95,5 +96,28 @@ func TestB62_WhichStart(t *testing.T) {
 	}
 	if id := bootID(); len(id) != 32 || earlier(keyOf(id, "x"), id) {
 		t.Errorf("this start is called %q", id)
+	}
+}
+
+// TestVerdictThatWasNotFoundOutIsAskedForAgain, once; one that was is not.
+func TestVerdictThatWasNotFoundOutIsAskedForAgain(t *testing.T) {
+	for state, want := range map[capability.State]int{capability.OK: 1, capability.Unknown: 2} {
+		w, asked := newWorld(t), 0
+		o := w.options(t, newStub())
+		o.Examine = func(ctx context.Context, e capability.Engine) capability.Report {
+			r := able(ctx, e)
+			if asked++; asked == 1 {
+				r.Checks[0].State = state
+			}
+			return r
+		}
+		r := w.serve(t, o)
+		<-r.node.examined
+		if asked != want {
+			t.Errorf("after %s it asked %d times", state, asked)
+		}
+		if end, _ := w.whole(t, r.client, "true"); end.Problem != nil {
+			t.Errorf("after %s: %v", state, end.Problem)
+		}
 	}
 }

@@ -321,10 +321,21 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	return cause
 }
 
+// asks is how often a node asks whether this machine can sandbox agents, where
+// that could not be found out: a check that did not end in time on a machine
+// that was just then very busy must not keep it from carrying sessions for all
+// of its life.
+const asks = 2
+
 // examine finds out once per start whether this machine can sandbox agents.
 // Sessions wait for it; the socket does not.
 func (n *Node) examine(ctx context.Context) {
-	n.report = n.o.Examine(ctx, n.configured())
+	for range asks {
+		n.report = n.o.Examine(ctx, n.configured())
+		if _, v := capability.Decide(n.report.Checks, n.configured()); v.Able || v.Known || ctx.Err() != nil {
+			break
+		}
+	}
 	close(n.examined)
 }
 

@@ -11,6 +11,10 @@ import (
 const (
 	// usualLimit bounds a probe whose host names no limit.
 	usualLimit = 3 * time.Second
+	// busy is what to do where a check did not end in time: the kernel makes and
+	// removes network namespaces one after the other, so that where many come
+	// and go one alone can take seconds.
+	busy = "ask again: on a machine that is very busy, or where many sandboxes begin and end at this moment, it can take longer"
 	// grace is how long a probe may still clean up after its time is over.
 	grace = 500 * time.Millisecond
 )
@@ -111,7 +115,7 @@ func (q question) answer(ctx context.Context, h *Host, f facts, limit time.Durat
 		return q.sign(c)
 	case <-late.C:
 		return q.sign(Check{State: Unknown, Found: "no answer in time",
-			Reason: fmt.Sprintf("the check of %s did not end in time", strings.ToLower(q.title))})
+			Reason: fmt.Sprintf("the check of %s did not end in time", strings.ToLower(q.title)), Mend: busy})
 	}
 }
 

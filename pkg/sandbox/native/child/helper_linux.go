@@ -175,7 +175,7 @@ func (h *Helper) await(ctx context.Context, from chan reply) (reply, error) {
 	case r := <-from:
 		return r, r.err
 	case <-ctx.Done():
-		return reply{fd: -1}, context.Cause(ctx)
+		return reply{fd: -1}, fmt.Errorf("waiting for the sandbox's helper: %w", context.Cause(ctx))
 	case <-h.done:
 	}
 	select { // it may have answered and then left
