@@ -98,7 +98,8 @@ func newDriver(t *testing.T, seed uint64) *driver {
 	w := newWorld(t)
 	must(t, os.MkdirAll(w.paths.State, 0o700))
 	w.paths.Config = filepath.Join(w.paths.State, "none") // as doomed has it
-	must(t, os.WriteFile(w.paths.Config, []byte(fmt.Sprintf("node.sandbox.max_sessions = %d\n", driven)), 0o600))
+	// Without spares: what runs is then what the sessions say.
+	must(t, os.WriteFile(w.paths.Config, []byte(fmt.Sprintf("node.sandbox.max_sessions = %d\nnode.sandbox.spares = 0\n", driven)), 0o600))
 	d := &driver{
 		world: &w, t: t, random: rand.New(rand.NewPCG(seed, 0)), engine: nativeEngine(t), client: client.New(w.paths.Socket()),
 		states: map[string]session.State{},
