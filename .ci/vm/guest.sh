@@ -74,6 +74,61 @@ groups)
 	done
 	alice "$node serve --stop"
 	;;
+people)
+	# A system node as a service: of a login's group an ordinary user may divide
+	# nothing, and limits hold all the same.
+	make_repository
+	id bob >/dev/null 2>&1 || useradd -m -u 1001 -s /bin/bash bob
+	chmod 700 /home/alice /home/bob
+	mkdir -p /run/systemd/system
+	cat >/run/systemd/system/mojoup-node.socket <<-'U'
+		[Socket]
+		ListenStream=/run/mojoup/node.sock
+		SocketMode=0666
+	U
+	cat >/run/systemd/system/mojoup-node.service <<-U
+		[Service]
+		Type=notify
+		ExecStart=$node serve --system
+		Delegate=yes
+		KillMode=mixed
+		OOMScoreAdjust=-500
+	U
+	systemctl daemon-reload
+	systemctl start mojoup-node.socket
+	cat >/tmp/policy.json <<-'P'
+		{"version": 1, "limits": {"memory": "64MiB", "processes": 64, "cpus": 1}}
+	P
+	chmod 644 /tmp/policy.json
+	expect "does not serve user alice" alice "$node status"
+	expect "set node.people.allow" $node config set node.people.allow alice
+	expect "running for several people" alice "$node status"
+	expect "killed for memory" alice "$node run --policy /tmp/policy.json -- sh -c 'tail /dev/zero'"
+	shown="\$($node session list --past --json | sed -n 's/^ *\"id\": \"\(.*\)\",/\1/p' | head -1)"
+	for limit in memory process processor; do
+		expect "by control group v2" alice "$node session show $shown | grep -E '^ *enforced +$limit limit'"
+	done
+	expect "ask 0" alice "$node run -- sh -c 'echo ask \$(cat /proc/self/oom_score_adj)'"
+	expect "mojoup.user-1000" sh -c 'cat /proc/$(pgrep -u 1000 -f "mojoup-node deputy")/cgroup'
+	# Killed as nothing can prevent, and started again by the next who asks.
+	alice "$node run --detach -- sleep 100000"
+	expect ".mojoup" alice "ls -a $repo"
+	systemctl kill --signal=KILL --kill-whom=all mojoup-node.service
+	expect "lost" alice "until $node session list --past | grep lost; do sleep 0.2; done"
+	if alice "ls -A $repo" | grep -v '^.git$'; then
+		echo "left in the repository"
+		failed=1
+	fi
+	# Stopped, it ends the sessions first.
+	alice "$node run --detach -- sleep 100000"
+	systemctl stop mojoup-node.socket mojoup-node.service
+	if alice "ls -A $repo" | grep -v '^.git$'; then
+		echo "left in the repository"
+		failed=1
+	fi
+	[ ! -e /sys/fs/cgroup/system.slice/mojoup-node.service ] || { echo "its group is left"; failed=1; }
+	[ $failed = 0 ] || journalctl --no-pager -u mojoup-node.service | tail -40
+	;;
 reboot)
 	make_repository
 	alice "$node run --detach -- sleep 100000"

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // Two people whom no list of the machine names: what a system node does for
@@ -561,6 +562,63 @@ func TestSystemNodeIsKilled(t *testing.T) {
 		}
 		w.fine(bob, "run", "--", "true")
 	}
+}
+
+// TestSystemNodeKilledAtAnyPoint kills a deputy or the broker at every moment of
+// a session's life in turn: whatever had been made is undone, no slot is lost,
+// and the next session starts (T9).
+func TestSystemNodeKilledAtAnyPoint(t *testing.T) {
+	kerneltest.Long(t)
+	w := newTown(t)
+	w.allow("*")
+	w.fine(0, "config", "set", "node.sandbox.max_sessions", "1")
+	w.serve()
+	for i := range 40 {
+		cmd := w.command(ann, "run", "--", "true")
+		w.must(cmd.Start())
+		<-time.After(time.Duration(i) * 4 * time.Millisecond)
+		if i%2 == 0 {
+			w.kill(w.node.Process.Pid)
+			_ = w.node.Wait()
+			// It may have met no node, and have started one of its own where
+			// another person's directory is in the way: that is refused.
+			_ = cmd.Wait()
+			w.serve()
+		} else {
+			for _, pid := range w.deputies(ann) {
+				w.kill(pid)
+			}
+			_ = cmd.Wait()
+		}
+		if out := w.fine(ann, "run", "--", "cat", "secret"); out != "of 70001\n" {
+			t.Errorf("after kill %d: %q", i, out)
+		}
+		w.clean(ann)
+	}
+	if s := w.status(0); len(s.Sessions)+len(s.Queue)+len(s.Leftovers) > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// deputies are the processes that serve somebody, by the list of the kernel.
+func (w *town) deputies(uid int) (pids []int) {
+	w.t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	w.must(err)
+	for _, file := range found {
+		line, _ := os.ReadFile(file)
+		if string(line) != "mojoup-node\x00deputy\x00" {
+			continue
+		}
+		status, _ := os.ReadFile(filepath.Dir(file) + "/status")
+		if !strings.Contains(string(status), fmt.Sprintf("Uid:\t%d\t", uid)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // TestDeputyIsThatPerson: a person's part of the node has their uid and groups

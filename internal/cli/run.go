@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,7 +142,11 @@ func (h here) withNode(ctx context.Context, p Process, ask func() error) error {
 			continue // its part for this person is started anew, or it is gone
 		case errors.Is(err, client.ErrNotRunning):
 		case errors.Is(err, client.ErrEnding), fault.As(err).Code == api.CodeStopping:
-			if err := node.WaitGone(ctx, h.paths); err != nil {
+			err := node.WaitGone(ctx, h.paths)
+			if errors.Is(err, fs.ErrPermission) {
+				continue // the same of a system node that MOJOUP_RUNTIME_DIR names
+			}
+			if err != nil {
 				return fault.CannotRun("%w", err)
 			}
 		default:

@@ -46,15 +46,10 @@ type ask struct {
 	in      chan error           // nil: let in
 }
 
-// Join takes this process's end of the pair and waits for hello. From here on
-// nobody may look into this process, which a deputy shares with its person's
-// other programs, nor does it leave its memory in a file (H21).
+// Join takes this process's end of the pair and waits for hello.
 func Join() (*Deputy, error) {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("hiding this process: %w", err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return nil, fmt.Errorf("forbidding core files: %w", err)
+	if err := settle(); err != nil {
+		return nil, err
 	}
 	if _, err := unix.GetsockoptInt(pairAt, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return nil, errors.New("a deputy is started by a system node only")
@@ -77,6 +72,28 @@ func Join() (*Deputy, error) {
 	d.arrived = sync.NewCond(&d.mu)
 	go d.take(r)
 	return d, nil
+}
+
+// settle gives back what root's process had of its own and a person's has not,
+// and hides this one: from here on the person's other programs may not look into
+// it, nor does it leave its memory in a file (H21).
+func settle() error {
+	// A service may be kept from being killed for memory, which is not for
+	// everything that people run. To be killed sooner needs no right.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
+	unix.Umask(0o022)
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return fmt.Errorf("asking for the limit of core files: %w", err)
+	}
+	core.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return fmt.Errorf("forbidding core files: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("hiding this process: %w", err)
+	}
+	return nil
 }
 
 // Context ends with ErrTold or ErrBrokerGone, or with ctx.

@@ -142,7 +142,7 @@ func (a *attack) pinned(p, name string) {
 // does: Landlock without the right to refer refuses just that.
 func (a *attack) writable(p, name string) {
 	dir := path.Join(p, name)
-	file, moved := dir+"-file", path.Join(dir, "file")
+	file, moved := dir+triedFile, path.Join(dir, triedMoved)
 	what := "making, moving and removing files in " + p
 	a.must(a.mkdir(dir), what)
 	a.must(a.open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL), what)
@@ -284,6 +284,10 @@ func (a *attack) kernel() {
 		a.device(d)
 	}
 }
+
+// What the file is called that an attempt makes beside its directory, and how
+// once it has been moved into it.
+const triedFile, triedMoved = "-file", "file"
 
 // checkName is what attempts call what they make.
 func checkName(s sandbox.Spec) string { return ".check-" + s.ID }

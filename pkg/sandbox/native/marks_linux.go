@@ -82,6 +82,8 @@ func (e *Engine) Remains(_ context.Context, u sandbox.Undo) (out []sandbox.Trace
 			out = append(out, sandbox.Trace{Kind: sandbox.TraceGroup, Sandbox: u.ID, Path: u.Path})
 		}
 		return out, nil
+	case undoTry:
+		return remainingTried(u)
 	case undoDir, undoFile, undoMove:
 		if err := clean("undo", u.Path); err != nil {
 			return nil, err

@@ -392,6 +392,55 @@ func TestSweepLeavesWhatIsNotOurs(t *testing.T) {
 	}
 }
 
+// TestSweepRemovesWhatACheckMade: a death in the middle of the self-check leaves
+// nothing in the repository, and nothing else goes with it.
+func TestSweepRemovesWhatACheckMade(t *testing.T) {
+	w := newWorld(t)
+	e := engine(t)
+	spec := w.spec()
+	spec.Checks = []sandbox.Check{{Kind: sandbox.MustWrite, Path: w.repo}, {Kind: sandbox.MustWrite, Path: "/tmp"}}
+	var undo sandbox.Undo
+	for _, u := range e.Undo(spec) {
+		if u.Kind == undoTry {
+			undo = u // one: scratch is nobody's else
+		}
+	}
+	if undo.ID != spec.ID || undo.Path != w.repo {
+		t.Fatalf("what the self-check makes in %s is not to be undone: %+v", w.repo, e.Undo(spec))
+	}
+	name := checkName(spec)
+	for step, made := range map[string][]string{
+		"before": nil, "its directory": {name + "/"}, "the file": {name + "/", name + triedFile},
+		"moved": {name + "/", name + "/" + triedMoved}, "unmoved": {name + triedFile},
+	} {
+		w.write("mine", "mine")
+		for _, p := range made {
+			if strings.HasSuffix(p, "/") {
+				check(t, os.Mkdir(filepath.Join(w.repo, p), 0o755))
+				continue
+			}
+			w.write(p, "")
+		}
+		did, err := e.Sweep(soon(t), undo)
+		if err != nil || (did != "") != (len(made) > 0) {
+			t.Errorf("%s: %q, %v", step, did, err)
+		}
+		left, err := filepath.Glob(filepath.Join(w.repo, ".check*"))
+		if _, lerr := os.Lstat(filepath.Join(w.repo, "mine")); len(left) > 0 || err != nil || lerr != nil {
+			t.Errorf("%s: %v, %v, %v", step, left, err, lerr)
+		}
+	}
+	// What the session itself has put there stays, and holds nothing up.
+	check(t, os.MkdirAll(filepath.Join(w.repo, name+triedFile), 0o755))
+	check(t, os.MkdirAll(filepath.Join(w.repo, name, "theirs"), 0o755))
+	if did, err := e.Sweep(soon(t), undo); did != "" || err != nil {
+		t.Errorf("%q, %v", did, err)
+	}
+	if _, err := os.Lstat(filepath.Join(w.repo, name, "theirs")); err != nil {
+		t.Error(err)
+	}
+}
+
 // asNode makes the test's program a node with one sandbox, to be killed.
 const asNode = "MOJOUP_TEST_NODE"
 

@@ -23,6 +23,7 @@ const (
 	undoDir    = "native-dir"    // remove the directory Path if it is empty
 	undoFile   = "native-file"   // remove the file Path if it holds Content
 	undoMove   = "native-move"   // move the sheltered file back to Path
+	undoTry    = "native-try"    // remove what the self-check of ID has made in the directory Path
 	undoGroup  = "native-group"  // end what runs in the control group Path of ID, and remove it
 )
 
@@ -33,7 +34,7 @@ func (e *Engine) Undo(s sandbox.Spec) []sandbox.Undo {
 	for _, dir := range e.groups.Paths(s.ID, wants(s)) {
 		out = append(out, sandbox.Undo{Kind: undoGroup, Path: dir, ID: s.ID})
 	}
-	return append(out, undoHold(s)...)
+	return append(append(out, undoTried(s)...), undoHold(s)...)
 }
 
 // undoHold lists the placeholders that a Spec may leave.
@@ -61,6 +62,8 @@ func (e *Engine) Sweep(ctx context.Context, u sandbox.Undo) (did string, err err
 		return sweepHelper(ctx, u)
 	case undoGroup:
 		return sweepGroup(ctx, u)
+	case undoTry:
+		return sweepTried(u)
 	case undoFile:
 		p.file, p.content = true, u.Content
 	case undoMove:
