@@ -79,7 +79,7 @@ func (l *life) another(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Com
 		return sandbox.Exit{}, fault.CannotRun("making the command's streams: %w", err)
 	}
 	defer pipes.close()
-	proc, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Process, error) { return box.Exec(ctx, cmd, pipes.stdio) }, nil)
+	proc, err := l.start(ctx, box, cmd, pipes.stdio)
 	pipes.started(proc)
 	if err != nil {
 		return sandbox.Exit{}, execFailed(err, "", "")

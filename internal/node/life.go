@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/egress"
@@ -279,7 +280,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	if err != nil {
 		return 0, err
 	}
-	proc, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Process, error) { return box.Exec(ctx, p.command, pipes.stdio) }, nil)
+	proc, err := l.start(ctx, box, p.command, pipes.stdio)
 	pipes.started(proc)
 	if err != nil {
 		return 0, execFailed(err, l.req.Tool, p.engine.Name())
@@ -300,6 +301,17 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	exit, err := l.attend(ctx, box, proc)
 	l.hit(exit)
 	return exit.Code, err
+}
+
+// start starts a command. An end that is asked for meanwhile does not break the
+// start off: a command that has begun is told of its end like any other, and not
+// killed unheard.
+func (l *life) start(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Command, stdio sandbox.Stdio) (sandbox.Process, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	exec := func() (sandbox.Process, error) { return box.Exec(context.WithoutCancel(ctx), cmd, stdio) }
+	return bounded(ctx, l.n.o.Times.Patience, exec, func(late sandbox.Process) { _ = late.Signal(syscall.SIGKILL) })
 }
 
 func execFailed(err error, tool, engine string) error {

@@ -470,8 +470,10 @@ func TestClientGoneAsTheCommandBegins(t *testing.T) {
 	begun := make(chan struct{})
 	e.at = func(ctx context.Context, step string) error {
 		if step == "executed" {
+			if ctx.Done() != nil { // an engine would take it for refused, and kill it unheard
+				t.Error("the start of a command can be broken off")
+			}
 			close(begun)
-			<-ctx.Done()
 		}
 		return nil
 	}
