@@ -326,6 +326,3 @@ func (e *Engine) UndoHold(s sandbox.Spec) []sandbox.Undo { return undoHold(s) }
 
 // Validate refuses a Spec that cannot be made or would not mean what it says.
 func Validate(s sandbox.Spec) error { return validate(s) }
-
-// Covering is the mount of s in which a path inside lies, or nil.
-func Covering(s sandbox.Spec, p string) *sandbox.Mount { return covering(s.Mounts, p) }

@@ -164,7 +164,8 @@ func (s *spares) add(one *spare) {
 
 // makeSpare begins a sandbox like the model, under a name of its own.
 func (e *Engine) makeSpare(ctx context.Context, k sandbox.Keeping, model sandbox.Spec) (_ *spare, err error) {
-	model.ID, model.Protect = spareID(), nil
+	// It neither protects nor checks anything yet: of that there is no undo.
+	model.ID, model.Protect, model.Checks = spareID(), nil, nil
 	if err := k.Note(ctx, model.ID, e.Undo(model)); err != nil {
 		return nil, err
 	}
