@@ -11,8 +11,8 @@ const MostName = 19
 
 // Labels by which a node finds its own sandboxes, at the gateway and in Docker.
 const (
-	LabelNode    = "mojoup-node"
-	LabelSession = "mojoup-session"
+	LabelNode    = "mojoup.node"
+	LabelSession = "mojoup.session"
 	// LabelAttempt tells one request from any other of the same name. The
 	// client sets it.
 	LabelAttempt = "mojoup-attempt"

@@ -170,7 +170,7 @@ func (e *Engine) delete(ctx context.Context, client openshell.Client, id string,
 
 // ours reports whether labels are those of a session of this node.
 func (e *Engine) ours(labels map[string]string, id string) bool {
-	return labels[LabelNode] == e.o.Node && labels[LabelSession] == id
+	return labels[openshell.LabelNode] == e.o.Node && labels[openshell.LabelSession] == id
 }
 
 // noContainer wants that Docker has no container of a session any more, and

@@ -258,7 +258,7 @@ func TestRefusalsAreSentences(t *testing.T) {
 			if !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("says %q, want %q in it", err, tt.says)
 			}
-			left, lerr := e.o.Docker.Containers(bounded(t), map[string]string{LabelNode: e.o.Node, LabelSession: spec.ID})
+			left, lerr := e.o.Docker.Containers(bounded(t), map[string]string{openshell.LabelNode: e.o.Node, openshell.LabelSession: spec.ID})
 			entries, rerr := os.ReadDir(w.staging)
 			if lerr != nil || len(left) > 0 || rerr != nil || len(entries) > 0 {
 				t.Errorf("left: %v %v, %v %v", left, lerr, entries, rerr)

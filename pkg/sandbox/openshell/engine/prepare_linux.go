@@ -23,14 +23,9 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
-// Labels of every sandbox, at the gateway and on its container.
-const (
-	LabelNode    = "mojoup.node"
-	LabelSession = "mojoup.session"
-)
-
+// labels are those of a sandbox, at the gateway and on its container.
 func (e *Engine) labels(id string) map[string]string {
-	return map[string]string{LabelNode: e.o.Node, LabelSession: id}
+	return map[string]string{openshell.LabelNode: e.o.Node, openshell.LabelSession: id}
 }
 
 // joinWithin bounds the wait for the helper once the gateway says that the
@@ -309,7 +304,7 @@ func (b *box) place(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Labels[LabelSession] != b.spec.ID || c.Labels[LabelNode] != b.e.o.Node {
+	if c.Labels[openshell.LabelSession] != b.spec.ID || c.Labels[openshell.LabelNode] != b.e.o.Node {
 		return fmt.Errorf("the container of sandbox %s bears the labels of another session", b.ref.Name)
 	}
 	b.docker = c.ID
