@@ -174,7 +174,7 @@ func (n *Node) find(ctx context.Context, id session.ID) (api.Session, error) {
 }
 
 func unknownSession(id string) error {
-	return fault.Negative("there is no session %q", id).WithCode("unknown-session").
+	return fault.Negative("there is no session %q", id).WithCode(api.CodeUnknownSession).
 		WithHint("`mojoup-node session list --past` names those that ended").Problem()
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
 // shortestName is how much of an id names a session, where no other one begins
@@ -58,7 +59,7 @@ func calledIn(ctx context.Context, s *store.Store, name string, more []session.I
 	case len(found) == 1:
 		return found[0], nil
 	}
-	return "", fault.Negative("%q is the beginning of more than one session: %s", name, several(found)).WithCode("ambiguous-session").
+	return "", fault.Negative("%q is the beginning of more than one session: %s", name, several(found)).WithCode(api.CodeAmbiguousSession).
 		WithHint("give more of its id").Problem()
 }
 

@@ -212,7 +212,7 @@ func (b *Broker) admit(c caller, known bool) error {
 	if allowed(list, c) {
 		return nil
 	}
-	name := nameOf(c)
+	name := person(c).Name
 	return &api.Problem{Code: api.CodeNotServed, Sentence: "the system node does not serve user " + name, Exit: fault.ExitCannotRun,
 		Hint: fmt.Sprintf("root may allow it: `mojoup-node config set node.people.allow %s` (a list: those who are allowed already belong in it)", name)}
 }
@@ -345,6 +345,3 @@ func (b *Broker) stop(ctx context.Context) {
 	b.mu.Unlock()
 	b.tasks.Wait()
 }
-
-// nameOf is the caller's name for people.
-func nameOf(c caller) string { return person(c).Name }

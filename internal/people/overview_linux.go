@@ -197,7 +197,7 @@ func claimed(ctx context.Context, deputies []*deputy, id string) (found []claim,
 		s, serr := c.Session(ctx, id)
 		mu.Lock()
 		defer mu.Unlock()
-		if p, ok := errors.AsType[*api.Problem](serr); ok && p.Code == ambiguous {
+		if p, ok := errors.AsType[*api.Problem](serr); ok && p.Code == api.CodeAmbiguousSession {
 			err = p
 		}
 		if serr == nil && strings.HasPrefix(s.ID, id) {
@@ -207,15 +207,12 @@ func claimed(ctx context.Context, deputies []*deputy, id string) (found []claim,
 	})
 	for _, c := range found {
 		if c.id != found[0].id && err == nil {
-			err = fault.Negative("%q is the beginning of sessions of %s and of %s", id, found[0].who.Name, c.who.Name).WithCode(ambiguous).
+			err = fault.Negative("%q is the beginning of sessions of %s and of %s", id, found[0].who.Name, c.who.Name).WithCode(api.CodeAmbiguousSession).
 				WithHint("give more of its id").Problem()
 		}
 	}
 	return found, err
 }
-
-// ambiguous is the code of a node to which an id says too little.
-const ambiguous = "ambiguous-session"
 
 // holder is the one person whose session it is. Where two say so, one of them
 // lies, and root is to know.
@@ -231,7 +228,7 @@ func (b *Broker) holder(ctx context.Context, id string) (Person, error) {
 }
 
 func unknownSession(id string) error {
-	return fault.Negative("there is no session %q", id).WithCode("unknown-session").
+	return fault.Negative("there is no session %q", id).WithCode(api.CodeUnknownSession).
 		WithHint("`mojoup-node session list --past` names those that ended").Problem()
 }
 

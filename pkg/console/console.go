@@ -241,7 +241,7 @@ func status(p *api.Problem) int {
 	switch {
 	case p.Code == "not-a-client" || p.Code == "not-allowed" || p.Code == api.CodeNotServed:
 		return http.StatusForbidden
-	case p.Code == "unknown-request" || p.Code == "unknown-session":
+	case p.Code == "unknown-request" || p.Code == api.CodeUnknownSession:
 		return http.StatusNotFound
 	case p.Exit == 2:
 		return http.StatusBadRequest

@@ -318,6 +318,14 @@ const CodeEnvironment = "environment-needed"
 // caller.
 const CodeNotServed = "not-served"
 
+// CodeUnknownSession is the Problem code of an id that no session of the
+// caller's has.
+const CodeUnknownSession = "unknown-session"
+
+// CodeAmbiguousSession is the Problem code of the beginning of more than one
+// session's id.
+const CodeAmbiguousSession = "ambiguous-session"
+
 // CodeStopping is the Problem code of a node that is ending and takes no new
 // session: nothing was begun.
 const CodeStopping = "stopping"
