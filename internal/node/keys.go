@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -123,7 +124,7 @@ func (l *life) refreshKeys(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for name, ref := range l.keys.kinds() {
+		for name, ref := range l.keys.sources() {
 			// A file costs nothing to ask. A command is kept for five minutes by
 			// its cache; a keyring is a bus and a daemon.
 			if ref.Kind == source.Store || ref.Kind == source.Env || ref.Kind == source.Keyring && turn%keyringTurns != 0 {
@@ -144,14 +145,11 @@ func (l *life) refreshKeys(ctx context.Context) {
 // keyringTurns is every how many turns a keyring is asked.
 const keyringTurns = 12
 
-func (k *keys) kinds() map[string]source.Reference {
+// sources are where each key is kept, as of now.
+func (k *keys) sources() map[string]source.Reference {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := make(map[string]source.Reference, len(k.kept))
-	for name, ref := range k.kept {
-		out[name] = ref
-	}
-	return out
+	return maps.Clone(k.kept)
 }
 
 // rotate gives every running session of a person the new key of a secret.
@@ -159,7 +157,7 @@ func (n *Node) rotate(uid int, name string, v secrets.Value) (sessions int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range n.live {
-		if ref, has := l.keys.kinds()[name]; !has || ref.Kind != source.Store || l.caller.UID != uid {
+		if ref, has := l.keys.sources()[name]; !has || ref.Kind != source.Store || l.caller.UID != uid {
 			continue
 		}
 		// Each session wipes its own at its end.

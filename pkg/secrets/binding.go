@@ -162,7 +162,7 @@ func parseHostPort(s string) (hostPort, error) {
 	return hostPort{p, port}, nil
 }
 
-// refused are fields that say how a message is framed, routed or masked.
+// refusedHeaders are fields that say how a message is framed, routed or masked.
 var refusedHeaders = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Accept-Encoding", "Proxy-Authorization", "Cookie"}
 
 func parseHeader(s string) (name string, forms []form, err error) {

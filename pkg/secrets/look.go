@@ -131,32 +131,26 @@ func (l *looker) anywhere(text, place string) {
 	})
 }
 
+// header looks at a field as it stands and, of Basic, at what it encodes.
 func (l *looker) header(name string, at int, value string) {
-	in := "the header " + name
-	l.ring.book.find(value, func(i *issued) bool {
-		if h := l.mine(i, in); h != nil {
-			if text, ok := swapHeader(h.bound.headers[name], value, h.standIn, string(h.value.RevealForTheWire())); ok {
-				s := l.took(h.name)
-				s.header = append(s.header, headerSwap{name, at, text})
-			} else {
-				l.misplaced(h, in)
-			}
-		}
-		return l.misuse == nil
-	})
+	l.inHeader(name, at, value, value)
 	scheme, rest, ok := strings.Cut(value, " ")
 	if !ok || !strings.EqualFold(scheme, "Basic") {
 		return
 	}
-	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
-	if err != nil {
-		return
+	if plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil {
+		l.inHeader(name, at, value, string(plain))
 	}
-	l.ring.book.find(string(plain), func(i *issued) bool {
+}
+
+// inHeader looks at text, which is value or what that encodes.
+func (l *looker) inHeader(name string, at int, value, text string) {
+	in := "the header " + name
+	l.ring.book.find(text, func(i *issued) bool {
 		if h := l.mine(i, in); h != nil {
-			if text, ok := swapHeader(h.bound.headers[name], value, h.standIn, string(h.value.RevealForTheWire())); ok {
+			if swapped, ok := swapHeader(h.bound.headers[name], value, h.standIn, string(h.value.RevealForTheWire())); ok {
 				s := l.took(h.name)
-				s.header = append(s.header, headerSwap{name, at, text})
+				s.header = append(s.header, headerSwap{name, at, swapped})
 			} else {
 				l.misplaced(h, in)
 			}
