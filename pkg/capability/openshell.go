@@ -9,12 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
-)
 
-// Where OpenShell keeps what a client needs, as its command line documents it.
-const (
-	openshellProgram   = "openshell"
-	openshellSystemDir = "/etc/openshell"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
 // checkUser refuses the one user that a gateway runs nothing as.
@@ -30,9 +26,9 @@ func checkCLI(ctx context.Context, h *Host, _ facts) Check {
 	if h.LookPath == nil {
 		return unprobed("the OpenShell command line")
 	}
-	where, err := h.LookPath(openshellProgram)
+	where, err := h.LookPath(product.Program)
 	if err != nil {
-		return Check{State: Fail, Found: "no program " + openshellProgram + " in PATH", Needed: "the OpenShell command line",
+		return Check{State: Fail, Found: "no program " + product.Program + " in PATH", Needed: "the OpenShell command line",
 			Reason: "the OpenShell command line is not installed",
 			Mend:   "install OpenShell, or add its directory to PATH"}
 	}
@@ -51,17 +47,17 @@ func checkCLI(ctx context.Context, h *Host, _ facts) Check {
 // It asks no container by name: what a gateway is called in Docker has changed
 // before.
 func checkGateway(h *Host, _ facts) Check {
-	if endpoint := h.env("OPENSHELL_GATEWAY_ENDPOINT"); endpoint != "" {
-		return registered(plain(endpoint) + " (from OPENSHELL_GATEWAY_ENDPOINT)")
+	if endpoint := h.env(product.EnvEndpoint); endpoint != "" {
+		return registered(plain(endpoint) + " (from " + product.EnvEndpoint + ")")
 	}
 	roots := gatewayRoots(h)
-	name := h.env("OPENSHELL_GATEWAY")
+	name := h.env(product.EnvGateway)
 	for _, root := range roots {
-		name = first(name, h.text(path.Join(root, "active_gateway")))
+		name = first(name, h.text(path.Join(root, product.ActiveFile)))
 	}
 	c := Check{State: Fail, Found: "no gateway is registered", Needed: "a registered gateway",
 		Reason: "no OpenShell gateway is registered for this user",
-		Mend:   "install the gateway, then: openshell gateway add https://127.0.0.1:17670 --local --name openshell"}
+		Mend:   "install the gateway, then: " + product.CommandAdd + " " + product.DefaultEndpoint + " --local --name " + product.Program}
 	if name == "" {
 		return c
 	}
@@ -86,34 +82,34 @@ func registered(what string) Check {
 func gatewayRoots(h *Host) []string {
 	var roots []string
 	if config := h.env("XDG_CONFIG_HOME"); path.IsAbs(config) {
-		roots = append(roots, path.Join(config, "openshell"))
+		roots = append(roots, path.Join(config, product.ConfigDir))
 	} else if home := h.env("HOME"); path.IsAbs(home) {
-		roots = append(roots, path.Join(home, ".config/openshell"))
+		roots = append(roots, path.Join(home, ".config", product.ConfigDir))
 	}
-	if system := h.env("OPENSHELL_SYSTEM_GATEWAY_DIR"); path.IsAbs(system) {
+	if system := h.env(product.EnvSystemDir); path.IsAbs(system) {
 		return append(roots, path.Clean(system))
 	}
-	return append(roots, openshellSystemDir)
+	return append(roots, product.SystemDir)
 }
 
 func gatewayEndpoint(h *Host, roots []string, name string) (string, error) {
 	for _, root := range roots {
-		text, err := h.read(path.Join(root, "gateways", name, "metadata.json"))
+		text, err := h.read(path.Join(root, product.GatewaysDir, name, product.MetadataFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return "", errors.New("metadata.json cannot be read: " + words(err))
+			return "", errors.New(product.MetadataFile + " cannot be read: " + words(err))
 		}
 		var metadata struct {
 			Endpoint string `json:"gateway_endpoint"`
 		}
 		if err := json.Unmarshal([]byte(text), &metadata); err != nil || strings.TrimSpace(metadata.Endpoint) == "" {
-			return "", errors.New("metadata.json names no gateway_endpoint")
+			return "", errors.New(product.MetadataFile + " names no gateway_endpoint")
 		}
 		return metadata.Endpoint, nil
 	}
-	return "", errors.New("no metadata.json")
+	return "", errors.New("no " + product.MetadataFile)
 }
 
 // GatewayAnswer is what a gateway says of itself.
@@ -151,7 +147,7 @@ func checkAnswer(ctx context.Context, h *Host, _ facts) Check {
 	case a.Drivers == nil:
 		c.Found += "; what it runs sandboxes on may not be asked"
 	}
-	if a.Drivers != nil && !slices.Contains(a.Drivers, "docker") {
+	if a.Drivers != nil && !slices.Contains(a.Drivers, product.Driver) {
 		runs := plain(strings.Join(a.Drivers, ", "))
 		return Check{State: Fail, Found: c.Found + " on " + first(runs, "nothing"), Reason: "the OpenShell gateway does not run sandboxes on Docker, but on " + first(runs, "nothing"),
 			Mend: "set compute_drivers = [\"docker\"] in its gateway.toml and restart it"}
@@ -195,9 +191,12 @@ func checkReach(ctx context.Context, h *Host, _ facts) Check {
 func checkPrivateTmp(h *Host, _ facts) Check {
 	var units []string
 	for _, root := range gatewayRoots(h) {
-		units = append(units, path.Join(path.Dir(root), "systemd/user/openshell-gateway.service"))
+		units = append(units, path.Join(path.Dir(root), "systemd/user", product.ServiceUnit))
 	}
-	for _, unit := range append(units, "/etc/systemd/user/openshell-gateway.service", "/usr/lib/systemd/user/openshell-gateway.service", "/lib/systemd/user/openshell-gateway.service") {
+	for _, dir := range []string{"/etc", "/usr/lib", "/lib"} {
+		units = append(units, path.Join(dir, "systemd/user", product.ServiceUnit))
+	}
+	for _, unit := range units {
 		text, err := h.read(unit)
 		if err != nil {
 			continue

@@ -123,7 +123,7 @@ func (r Registration) missing(name string, err error) error {
 
 func (r Registration) broken(name, what string, err error) error {
 	return &Error{Code: BadCredentials, Sentence: fmt.Sprintf("%s %s", plain(path.Join(r.Dir, product.MTLSDir, name)), what),
-		Advice: "make new ones with openshell-gateway generate-certs and restart the gateway", Err: err}
+		Advice: "make new ones with " + product.CommandCertificates + " and restart the gateway", Err: err}
 }
 
 // early is how long before its end a token is not used any more.
@@ -132,11 +132,11 @@ const early = 30 * time.Second
 // token reads the access token. It is read for each call: the command line
 // renews it, and nobody else may, since a refresh token serves once.
 func (r Registration) token() (string, error) {
-	advice := "renew it: openshell status; if that does not help: openshell gateway login " + r.Name
+	advice := "renew it: " + product.CommandStatus + "; if that does not help: " + product.CommandLogin + " " + r.Name
 	where := path.Join(r.Dir, product.TokenFile)
 	text, err := trusted(where, r.UID, secret)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", &Error{Code: BadCredentials, Sentence: "nobody is signed in to " + r.title(), Advice: "openshell gateway login " + r.Name, Err: err}
+		return "", &Error{Code: BadCredentials, Sentence: "nobody is signed in to " + r.title(), Advice: product.CommandLogin + " " + r.Name, Err: err}
 	}
 	if err != nil {
 		return "", err
@@ -146,7 +146,7 @@ func (r Registration) token() (string, error) {
 		Expires *int64 `json:"expires_at"`
 	}
 	if err := json.Unmarshal(text, &t); err != nil || t.Access == "" || strings.ContainsFunc(t.Access, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", &Error{Code: BadCredentials, Sentence: plain(where) + " holds no token", Advice: "openshell gateway login " + r.Name}
+		return "", &Error{Code: BadCredentials, Sentence: plain(where) + " holds no token", Advice: product.CommandLogin + " " + r.Name}
 	}
 	if t.Expires != nil && time.Now().Add(early).After(time.Unix(*t.Expires, 0)) {
 		return "", &Error{Code: BadCredentials, Sentence: "the sign-in to " + r.title() + " has expired", Advice: advice}

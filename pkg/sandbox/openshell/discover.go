@@ -88,7 +88,7 @@ func Discover(w Where) (Registration, error) {
 	if name != "" {
 		if !fileName(name) {
 			return Registration{}, &Error{Code: BadFiles, Sentence: fmt.Sprintf("%q cannot be the name of an OpenShell gateway", word(name)),
-				Advice: "choose one: openshell gateway list"}
+				Advice: "choose one: " + product.CommandGateways}
 		}
 		reg.Dir = path.Join(w.userRoot(), product.GatewaysDir, name)
 		var err error
@@ -108,7 +108,7 @@ func (r Registration) settle(m entry) (Registration, error) {
 	at, err := url.Parse(r.Endpoint)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" || at.User != nil || len(r.Endpoint) > 2048 {
 		return Registration{}, &Error{Code: BadFiles, Sentence: fmt.Sprintf("%s has no valid address: %q", Registration{Name: r.Name}.title(), word(r.Endpoint)),
-			Advice: "register it anew: openshell gateway add " + product.DefaultEndpoint + " --local"}
+			Advice: "register it anew: " + product.CommandAdd + " " + product.DefaultEndpoint + " --local"}
 	}
 	if m.Remote || !onThisMachine(at.Hostname()) {
 		host := at.Hostname()
@@ -121,7 +121,7 @@ func (r Registration) settle(m entry) (Registration, error) {
 	switch {
 	case m.Auth == AuthOIDC && at.Scheme == "http":
 		return Registration{}, &Error{Code: BadCredentials, Sentence: r.title() + " is registered to be sent its token unencrypted",
-			Advice: "register its https address: openshell gateway add"}
+			Advice: "register its https address: " + product.CommandAdd}
 	case m.Auth == AuthOIDC:
 		r.Auth = AuthOIDC
 	case at.Scheme == "http":
@@ -131,7 +131,7 @@ func (r Registration) settle(m entry) (Registration, error) {
 		r.Auth = AuthMTLS
 	default:
 		return Registration{}, &Error{Code: BadCredentials, Sentence: fmt.Sprintf("%s signs people in by %q, which this node cannot", r.title(), word(m.Auth)),
-			Advice: "register it with mutual TLS or OIDC: openshell gateway add " + r.Endpoint + " --local"}
+			Advice: "register it with mutual TLS or OIDC: " + product.CommandAdd + " " + r.Endpoint + " --local"}
 	}
 	// Found out now rather than at the first call.
 	switch r.Auth {
@@ -199,7 +199,7 @@ func (w Where) active() (string, error) {
 		}
 	}
 	return "", &Error{Code: NotRegistered, Sentence: "no OpenShell gateway is registered for this user",
-		Advice: "install the gateway, then: openshell gateway add " + product.DefaultEndpoint + " --local --name openshell"}
+		Advice: "install the gateway, then: " + product.CommandAdd + " " + product.DefaultEndpoint + " --local --name " + product.Program}
 }
 
 // metadata reads a registration: the person's own hides the system's.
@@ -216,12 +216,12 @@ func (w Where) metadata(name string) (entry, error) {
 		var m entry
 		if err := json.Unmarshal(text, &m); err != nil || m.Endpoint == "" {
 			return entry{}, &Error{Code: BadFiles, Sentence: fmt.Sprintf("%s is not a registration: it names no gateway_endpoint", plain(where)),
-				Advice: "register the gateway anew: openshell gateway add " + product.DefaultEndpoint + " --local --name " + name, Err: err}
+				Advice: "register the gateway anew: " + product.CommandAdd + " " + product.DefaultEndpoint + " --local --name " + name, Err: err}
 		}
 		return m, nil
 	}
 	return entry{}, &Error{Code: NotRegistered, Sentence: fmt.Sprintf("the OpenShell gateway %s is chosen, but not registered", plain(name)),
-		Advice: "see what is: openshell gateway list; then: mojoup-node config set node.openshell.gateway NAME, or openshell gateway select NAME"}
+		Advice: "see what is: " + product.CommandGateways + "; then: mojoup-node config set node.openshell.gateway NAME, or " + product.CommandSelect + " NAME"}
 }
 
 // registeredAt is the name under which an address is registered, or "".

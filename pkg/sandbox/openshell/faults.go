@@ -21,7 +21,7 @@ import (
 
 // What to do, where more than one failure says it.
 const (
-	adviceStart   = "systemctl --user start " + product.ServiceUnit + ", and see: openshell status"
+	adviceStart   = "systemctl --user start " + product.ServiceUnit + ", and see: " + product.CommandStatus
 	adviceLogs    = "see what it says: journalctl --user -u " + product.ServiceUnit
 	adviceRestart = "then restart the gateway, which disturbs the sandboxes that run"
 )
@@ -68,7 +68,7 @@ func (l *link) failed(ctx context.Context, reg Registration, err error, answered
 	case codes.PermissionDenied:
 		return fail(Forbidden, "ask who runs the gateway for the role of a user of the workspace "+reg.Workspace, "%s does not allow this: %s", at, said)
 	case codes.Unimplemented:
-		return fail(VersionUnsupported, "look at what listens there: openshell status", "what listens at %s does not know the question: %s", reg.Endpoint, said)
+		return fail(VersionUnsupported, "look at what listens there: "+product.CommandStatus, "what listens at %s does not know the question: %s", reg.Endpoint, said)
 	case codes.NotFound:
 		return fail(NotFound, "", "%s has no such sandbox", at)
 	case codes.InvalidArgument:
@@ -121,12 +121,12 @@ func undialled(reg Registration, err error) error {
 	case errors.As(err, &noLookup):
 		return fail(Unreachable, "", "the host of %s cannot be found: %s", reg.Endpoint, noLookup.Name)
 	case errors.As(err, &unknown):
-		return fail(BadCredentials, "register the gateway anew: openshell gateway add "+reg.Endpoint+" --local",
+		return fail(BadCredentials, "register the gateway anew: "+product.CommandAdd+" "+reg.Endpoint+" --local",
 			"%s shows a certificate that was not issued by the authority of its registration", at)
 	case errors.As(err, &name):
 		return fail(BadCredentials, "register the gateway at an address that its certificate names", "the certificate of %s is not for %s", at, reg.Endpoint)
 	case errors.As(err, &invalid):
-		return fail(BadCredentials, "make new certificates with openshell-gateway generate-certs, and restart it", "the certificate of %s is not valid: %s", at, plain(invalid.Error()))
+		return fail(BadCredentials, "make new certificates with "+product.CommandCertificates+", and restart it", "the certificate of %s is not valid: %s", at, plain(invalid.Error()))
 	case errors.As(err, &record):
 		return fail(NotAGateway, "look at what listens there", "what listens at %s does not speak TLS, as it is registered to", reg.Endpoint)
 	case errors.As(err, &alert):
@@ -139,9 +139,9 @@ func undialled(reg Registration, err error) error {
 
 func loginAdvice(reg Registration) string {
 	if reg.Auth == AuthOIDC {
-		return "openshell gateway login " + reg.Name
+		return product.CommandLogin + " " + reg.Name
 	}
-	return "register the gateway anew: openshell gateway add " + reg.Endpoint + " --local"
+	return "register the gateway anew: " + product.CommandAdd + " " + reg.Endpoint + " --local"
 }
 
 // ended is for a caller who waits no longer.

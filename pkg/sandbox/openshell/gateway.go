@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
 // Bounds of one call.
@@ -79,7 +81,7 @@ func choose(reg Registration, version string) (dialect, error) {
 	switch {
 	case !valid:
 		return nil, &Error{Code: NotAGateway, Sentence: fmt.Sprintf("%s answers, but with the version %q, which no gateway has", reg.title(), version),
-			Advice: "look at what listens there: openshell status"}
+			Advice: "look at what listens there: " + product.CommandStatus}
 	case n[0] == 0 && n[1] == 0 && (n[2] >= leastPatch || n[2] == 0): // built from source without a tag: 0.0.0
 		return dialect00{}, nil
 	case n[0] == 0 && n[1] == 1:
@@ -310,7 +312,7 @@ func (c *client) Create(ctx context.Context, r Request) (Record, error) {
 		}
 		return Record{}, &Error{Code: NameTaken, Err: err,
 			Sentence: fmt.Sprintf("%s already has a sandbox called %s", c.reg.title(), r.Name),
-			Advice:   "if no session uses it: openshell sandbox delete " + r.Name}
+			Advice:   "if no session uses it: " + product.CommandDelete + " " + r.Name}
 	case errors.Is(err, Nonsense), unanswered(err):
 		return c.look(ctx, r.Name, attempt, err)
 	}
@@ -343,7 +345,7 @@ func (c *client) look(ctx context.Context, name, attempt string, lost error) (Re
 	}
 	return Record{}, &Error{Code: Uncertain, Err: lost,
 		Sentence: fmt.Sprintf("whether %s has made the sandbox %s is not known: %s", c.reg.title(), name, lost),
-		Advice:   "it is deleted when it is found: see openshell sandbox list"}
+		Advice:   "it is deleted when it is found: see " + product.CommandSandboxes}
 }
 
 func (c *client) Delete(ctx context.Context, ref Ref) error {

@@ -32,6 +32,18 @@ const (
 	EnvPrefix = "OPENSHELL_"
 )
 
+// Commands that people are told to run.
+const (
+	CommandStatus       = Program + " status"
+	CommandAdd          = Program + " gateway add"
+	CommandLogin        = Program + " gateway login"
+	CommandGateways     = Program + " gateway list"
+	CommandSelect       = Program + " gateway select"
+	CommandSandboxes    = Program + " sandbox list"
+	CommandDelete       = Program + " sandbox delete"
+	CommandCertificates = "openshell-gateway generate-certs"
+)
+
 // Service is the gRPC service of both generations.
 const Service = "openshell.v1.OpenShell"
 
