@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/recording"
@@ -47,8 +48,8 @@ func (l *life) recordTerminal(ctx context.Context) (end func(), err error) {
 // variable is a variable of the caller's.
 func (l *life) variable(name string) string {
 	for _, kv := range l.req.Env {
-		if len(kv) > len(name) && kv[:len(name)+1] == name+"=" {
-			return kv[len(name)+1:]
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
 		}
 	}
 	return ""

@@ -95,7 +95,7 @@ func (b *Broker) route(ctx context.Context, conn *net.UnixConn) error {
 		}
 		return b.hand(ctx, who, conn)
 	}
-	return b.hand(ctx, known(0, 0), conn)
+	return b.hand(ctx, listed(0, 0), conn)
 }
 
 // peekLine is the first line that lies in a socket.

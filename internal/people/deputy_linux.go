@@ -23,11 +23,11 @@ var ErrTold = errors.New("the system node ends")
 
 // Deputy is a deputy's end of the pair.
 type Deputy struct {
-	Hello Hello
-	link  *link
-	ended chan struct{} // closed once err is set
-	err   error
-	retry chan bool // answers to retire
+	Hello     Hello
+	link      *link
+	ended     chan struct{} // closed once err is set
+	err       error
+	mayRetire chan bool // answers to retire
 
 	mu       sync.Mutex // guards what follows
 	arrived  *sync.Cond // of conns, or that there come no more
@@ -68,7 +68,7 @@ func Join() (*Deputy, error) {
 		l.close()
 		return nil, fmt.Errorf("waiting for the system node's word: %w", errors.Join(err, ErrBrokerGone))
 	}
-	d := &Deputy{Hello: *m.Hello, link: l, ended: make(chan struct{}), retry: make(chan bool, 1), asks: map[string]*ask{}}
+	d := &Deputy{Hello: *m.Hello, link: l, ended: make(chan struct{}), mayRetire: make(chan bool, 1), asks: map[string]*ask{}}
 	d.arrived = sync.NewCond(&d.mu)
 	go d.take(r)
 	return d, nil
@@ -148,7 +148,7 @@ func (d *Deputy) did(m message, f *os.File) {
 	case kindPlace, kindIn, kindRefused:
 		d.answered(m)
 	case kindRetire:
-		d.retry <- m.Yes
+		d.mayRetire <- m.Yes
 	case kindEnd:
 		d.end(ErrTold)
 	}
@@ -241,7 +241,7 @@ func (d *Deputy) Retire(ctx context.Context) bool {
 		return false
 	}
 	select {
-	case yes := <-d.retry:
+	case yes := <-d.mayRetire:
 		return yes
 	case <-d.ended:
 	case <-ctx.Done():

@@ -92,7 +92,7 @@ func (b *Broker) queue() []api.Waiting {
 	out, names := []api.Waiting{}, map[int]string{}
 	for _, w := range b.o.Door.Queue() {
 		if names[w.User] == "" {
-			names[w.User] = known(w.User, w.User).Name
+			names[w.User] = listed(w.User, w.User).Name
 		}
 		out = append(out, api.Waiting{
 			ID: w.ID, Kind: string(w.Kind), User: names[w.User], UID: w.User, Since: w.Since,

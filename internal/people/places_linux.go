@@ -164,7 +164,7 @@ func (p *places) people(dir *os.File) ([]Person, error) {
 		if unix.Fstatat(int(p.state.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || int(st.Uid) != uid {
 			continue // never made, or not theirs: nothing of theirs is there
 		}
-		out = append(out, known(uid, int(st.Gid)))
+		out = append(out, listed(uid, int(st.Gid)))
 	}
 	return out, nil
 }

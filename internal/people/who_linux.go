@@ -110,8 +110,8 @@ func person(c caller) Person {
 	return p
 }
 
-// known is the person of a uid where nobody has called: from the lists, or with
+// listed is the person of a uid where nobody has called: from the lists, or with
 // the group that their directory has.
-func known(uid, gid int) Person {
+func listed(uid, gid int) Person {
 	return person(caller{Caller: console.Caller{UID: uid, GID: gid}})
 }

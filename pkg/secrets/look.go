@@ -194,7 +194,7 @@ func (l *looker) lookQuery() {
 // mine returns the key of a stand-in of this session that came to a host and
 // path where the key may go, or notes a misuse.
 func (l *looker) mine(i *issued, in string) *held {
-	h := l.state.held1(i.name)
+	h := l.state.named(i.name)
 	if i.ring != l.ring || l.state.closed || h == nil || !l.req.TLS || !h.bound.host(l.req.Host, l.req.Port) || !h.bound.path(l.req.Path) {
 		l.blame(i, in)
 		return nil
@@ -210,7 +210,7 @@ func (l *looker) blame(i *issued, in string) {
 	say := func(format string, a ...any) {
 		l.misuse = &Misuse{Secret: i.name, Reason: fmt.Sprintf(format, a...)}
 	}
-	h := l.state.held1(i.name)
+	h := l.state.named(i.name)
 	switch {
 	case i.ring != l.ring && i.ring.closed():
 		say("%s holds the stand-in of %s of a session that has ended", in, i.name)

@@ -253,7 +253,7 @@ func (r *Ring) Masker() *Masker {
 	return r.state.Load().mask
 }
 
-func (s *ringState) held1(name string) *held {
+func (s *ringState) named(name string) *held {
 	for _, h := range s.held {
 		if h.name == name {
 			return h
