@@ -25,7 +25,8 @@ var given = []string{"cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_
 // Delegate makes a group for a node that runs as uid, so that it may make groups
 // for its sandboxes below: without being root it could make none. What
 // [Group.Start] starts is born in it. The name, which keeps the people of several
-// system nodes apart, has a dot, so that it is no sandbox's. On version 2 the node starts in the leaf that [Find] looks for.
+// system nodes apart, has a dot, so that it is no sandbox's. On version 2 the node
+// starts in the leaf that [Find] looks for.
 //
 // A group of that name which is there already is taken: it may still hold what
 // a dead node of the same person left. Where there are no groups to make it in,

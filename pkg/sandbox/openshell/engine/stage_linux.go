@@ -7,12 +7,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/inlet"
 )
@@ -209,20 +211,14 @@ func (st *stage) point(below, rel string, dir bool) error {
 	return nil
 }
 
-// shared are directories of the image that are a sandbox's own and empty, as
-// every container's are.
-var shared = []string{"/tmp", "/var/tmp"}
-
 func (st *stage) one(name string, m sandbox.Mount) error {
 	switch m.Kind {
 	case sandbox.Link:
 		st.links = append(st.links, m)
 		return nil
 	case sandbox.Scratch:
-		for _, dir := range shared {
-			if m.Target == dir && m.Access == sandbox.ReadWrite && !m.NoExec {
-				return nil
-			}
+		if slices.Contains(native.Shared, m.Target) && m.Access == sandbox.ReadWrite && !m.NoExec {
+			return nil // the image's own, empty as every container's is
 		}
 		return st.scratch(name, m)
 	case sandbox.Text:
