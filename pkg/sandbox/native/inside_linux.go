@@ -320,9 +320,11 @@ func (h *Held) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// UndoHold lists what Hold may leave, see [sandbox.Engine]; [Engine.Sweep]
-// carries it out.
-func (e *Engine) UndoHold(s sandbox.Spec) []sandbox.Undo { return undoHold(s) }
+// UndoInside lists what Hold and [Inside.Check] may leave on the host, see
+// [sandbox.Engine]; [Engine.Sweep] carries it out.
+func (e *Engine) UndoInside(s sandbox.Spec) []sandbox.Undo {
+	return append(undoTried(s), undoHold(s)...)
+}
 
 // Validate refuses a Spec that cannot be made or would not mean what it says.
 func Validate(s sandbox.Spec) error { return validate(s) }

@@ -34,7 +34,7 @@ func (e *Engine) Undo(s sandbox.Spec) []sandbox.Undo {
 	for _, dir := range e.groups.Paths(s.ID, wants(s)) {
 		out = append(out, sandbox.Undo{Kind: undoGroup, Path: dir, ID: s.ID})
 	}
-	return append(append(out, undoTried(s)...), undoHold(s)...)
+	return append(out, e.UndoInside(s)...)
 }
 
 // undoHold lists the placeholders that a Spec may leave.

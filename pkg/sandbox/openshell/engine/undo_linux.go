@@ -12,7 +12,8 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 )
 
-// Kinds of undo, beside those of what protections hold on the host.
+// Kinds of undo, beside those of what protections hold and the self-check makes
+// on the host.
 const (
 	undoSandbox = "openshell-sandbox" // delete the sandbox of session ID that is node Content's
 	undoStage   = "openshell-stage"   // remove the staging directory Path of ID
@@ -24,7 +25,7 @@ func (e *Engine) Undo(s sandbox.Spec) []sandbox.Undo {
 	return append([]sandbox.Undo{
 		{Kind: undoSandbox, ID: s.ID, Content: e.o.Node},
 		{Kind: undoStage, ID: s.ID, Path: e.stageDir(s.ID)},
-	}, e.o.Native.UndoHold(s)...)
+	}, e.o.Native.UndoInside(s)...)
 }
 
 // Sweep carries out one act of an earlier Undo.
