@@ -92,6 +92,7 @@ func sayLeft(p Process, r residue.Report, asJSON bool) (err error) {
 	case err != nil:
 		return err
 	case len(r.Left) > 0:
+		talk{w: p.Stderr}.line("`mojoup-node cleanup`, with the MOJOUP_STATE_DIR of the node that died, undoes what that node wrote down")
 		return exitCode(fault.ExitNegative)
 	case len(r.Unknown) > 0:
 		return exitCode(fault.ExitUnknown)

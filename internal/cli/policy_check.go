@@ -100,7 +100,7 @@ func checkPolicy(ctx context.Context, p Process, top, file string, source []byte
 
 func printChecked(pen pen, c checked) {
 	for _, x := range c.Problems {
-		pen.printf("%s\n", visible(x.String()))
+		pen.printf("%s%s\n", visible(x.String()), inBrackets(x.Hint))
 	}
 	for _, w := range c.Warnings {
 		pen.printf("%s:%d:%d: warning: %s: %s%s\n", visible(c.File), w.Line, w.Column, visible(w.Path), visible(w.Message), inBrackets(w.Hint))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -43,10 +44,9 @@ func (n *Node) Exec(ctx context.Context, c console.Caller, id string, req api.Ex
 		return refused(err)
 	}
 	end := api.Ended{Code: exit.Code}
-	select {
-	case <-in.box.Done():
+	// The command may be gone a moment before all that was with it.
+	if l.show().State != string(session.Running) {
 		end.Notices = append(end.Notices, "the session has ended, and its other commands with it")
-	default:
 	}
 	return end
 }

@@ -47,7 +47,10 @@ func (l *look) findNodes(ctx context.Context) {
 		l.nodes = append(l.nodes, n)
 		l.read(ctx, n)
 	}
-	also := listening()
+	var also []string
+	if !l.o.OwnOnly {
+		also = listening()
+	}
 	if system := l.o.Paths.OrSystem; system != "" { // it may carry sessions of this user
 		if _, err := os.Lstat(system); err == nil {
 			also = append(also, filepath.Dir(system))
@@ -175,9 +178,10 @@ func (l *look) remains(ctx context.Context, n *node, u store.Undo) {
 	}
 }
 
-// places adds what lies in a dead node's runtime directory.
+// places adds what lies in a dead node's runtime directory. A socket that was
+// only seen to be listened at may be anybody's, whatever it is called.
 func (l *look) places(n *node) {
-	if n.Alive {
+	if n.Alive || n.State == "" {
 		return
 	}
 	entries, err := os.ReadDir(n.Runtime)

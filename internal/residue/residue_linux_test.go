@@ -114,6 +114,21 @@ func TestT9_WhatADeadNodeLeft(t *testing.T) {
 	}
 }
 
+// A socket of somebody else's that is only called like a node's is nothing that
+// a node has left.
+func TestT9_ListenersOfOthersAreNotListed(t *testing.T) {
+	p, other := place(t), place(t)
+	ln, err := net.Listen("unix", other.Socket())
+	must(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	// Nobody answers at the name, which the kernel still shows as listened at.
+	must(t, os.Remove(other.Socket()))
+	must(t, unix.Mknod(other.Socket(), unix.S_IFSOCK|0o600, 0))
+	if got := found(t, p, &witness{}); got != "" {
+		t.Errorf("listed: %s", got)
+	}
+}
+
 // Another node of the same user is known by the register, until it has left
 // that or its state is gone; what it left bears its name.
 func TestT9_OtherNodesAreKnown(t *testing.T) {
