@@ -78,8 +78,25 @@ type Client struct {
 // when asked something.
 func New(socket string) *Client {
 	return Over(socket, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		return dialPatiently(ctx, socket)
 	})
+}
+
+// dialPatiently waits for a place in the queue of a socket that many connect to:
+// a full one is refused at once (EAGAIN), as if nobody ever answered.
+func dialPatiently(ctx context.Context, socket string) (net.Conn, error) {
+	until := time.Now().Add(AnswerWithin)
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(until) {
+			return conn, err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // Over returns a client whose connections come from dial; name stands for the

@@ -91,7 +91,10 @@ func (c *Client) upgrade(ctx context.Context, path string) (net.Conn, *bufio.Rea
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		_ = conn.Close()
-		return nil, nil, c.read(resp.StatusCode, body, nil)
+		if err := c.read(resp.StatusCode, body, nil); err != nil {
+			return nil, nil, err
+		}
+		return nil, nil, &NoAnswerError{Socket: c.socket, Err: fmt.Errorf("it answered %s where it should have taken the connection over", resp.Status)}
 	}
 	return conn, in, nil
 }

@@ -133,4 +133,7 @@ func received(rights []byte) (*os.File, error) {
 	return nil, errors.New("what came with a packet is not one descriptor")
 }
 
+// deaf ends the reading, once what has arrived is read.
+func (l *link) deaf() { _ = l.conn.CloseRead() }
+
 func (l *link) close() { _ = l.conn.Close() }

@@ -170,14 +170,15 @@ type claim struct {
 	id string
 }
 
-// claims are those of the deputies that run, or else of all. A session that
-// some of them call by the same beginning of an id is not one.
+// claims are those of the deputies that run and hold the session's slot, or else
+// of all: of a session that is over anybody may say that it was theirs. A
+// session that some of them call by the same beginning of an id is not one.
 func (b *Broker) claims(ctx context.Context, id string) ([]claim, error) {
 	if _, err := session.Parse(id); err != nil {
 		return nil, unknownSession(id)
 	}
 	found, err := claimed(ctx, b.live(), id)
-	if len(found) > 0 || err != nil {
+	if len(found) > 0 && !slices.ContainsFunc(found, func(c claim) bool { return !c.holds(c.id) }) {
 		return found, err
 	}
 	all, err := b.everybody(ctx)
@@ -191,6 +192,8 @@ func (b *Broker) claims(ctx context.Context, id string) ([]claim, error) {
 	return found, err
 }
 
+// claimed asks some deputies. Where one has the very id, what others say of its
+// beginning, or that it is none, counts for nothing.
 func claimed(ctx context.Context, deputies []*deputy, id string) (found []claim, err error) {
 	var mu sync.Mutex
 	each(deputies, func(d *deputy, c *client.Client) error {
@@ -205,6 +208,9 @@ func claimed(ctx context.Context, deputies []*deputy, id string) (found []claim,
 		}
 		return serr
 	})
+	if exact := slices.DeleteFunc(slices.Clone(found), func(c claim) bool { return c.id != id }); len(exact) > 0 {
+		return exact, nil
+	}
 	for _, c := range found {
 		if c.id != found[0].id && err == nil {
 			err = fault.Negative("%q is the beginning of sessions of %s and of %s", id, found[0].who.Name, c.who.Name).WithCode(api.CodeAmbiguousSession).

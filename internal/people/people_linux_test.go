@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -409,5 +410,34 @@ func TestWhoIsAllowed(t *testing.T) {
 		if got := allowed(strings.Split(list, ","), c); got != want {
 			t.Errorf("%q: %v", list, got)
 		}
+	}
+}
+
+// A deputy that is dead has said all that it will ever say, also where somebody
+// else has its end of the pair.
+func TestDeadDeputyIsNotSpokenFor(t *testing.T) {
+	l, theirs, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	stolen, err := newLink(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stolen.close()
+	if err := stolen.send(message{Kind: kindReady}, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.deaf()
+	r := l.reader(false)
+	if m, _, err := r.next(); err != nil || m.Kind != kindReady {
+		t.Errorf("%+v, %v: what was said before is lost", m, err)
+	}
+	if err := stolen.send(message{Kind: kindReady}, nil); err == nil {
+		t.Error("it is still listened to")
+	}
+	if m, _, err := r.next(); !errors.Is(err, io.EOF) {
+		t.Errorf("%+v, %v", m, err)
 	}
 }

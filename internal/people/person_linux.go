@@ -124,6 +124,12 @@ func (d *deputy) live(ctx context.Context, answered func()) (*os.ProcessState, e
 	}
 	defer l.close()
 	d.started(cmd, l)
+	dead := make(chan struct{})
+	go func() { // waited for below
+		_ = cmd.Wait() // its outcome is in ProcessState
+		l.deaf()       // whoever may have taken the other end is nobody's deputy
+		close(dead)
+	}()
 	late := time.AfterFunc(startWithin, func() {
 		select {
 		case <-d.ready:
@@ -138,9 +144,9 @@ func (d *deputy) live(ctx context.Context, answered func()) (*os.ProcessState, e
 		served = d.serve(ctx, l, answered)
 	}
 	d.releaseAll()
-	dead := time.AfterFunc(d.b.o.Patient, func() { _ = cmd.Process.Kill() })
-	defer dead.Stop()
-	_ = cmd.Wait() // its outcome is in ProcessState
+	patient := time.AfterFunc(d.b.o.Patient, func() { _ = cmd.Process.Kill() })
+	defer patient.Stop()
+	<-dead
 	if !served {
 		return cmd.ProcessState, errors.Join(errDead, fmt.Errorf("it ended with %v", cmd.ProcessState))
 	}
@@ -303,6 +309,14 @@ func (d *deputy) enter(ctx context.Context, m message) {
 		}
 		cancel()
 	})
+}
+
+// holds says whether a session of this id has been let in and is not over.
+func (d *deputy) holds(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tickets[id]
+	return t != nil && t.in
 }
 
 // note writes a ticket down, unless too many wait.
