@@ -29,7 +29,8 @@ With --verify it only looks, and at more: at every node of yours, wherever its
 directories are, and at everything on this machine that bears a node's mark:
 processes, control groups, held paths and moved files in repositories, sockets,
 mounts, what a journal has not done. It lists what has no living owner. What a
-living node carries is not listed and not touched. Root is shown everybody's.
+living node carries is not listed and not touched. Root is shown everybody's. What a
+node wrote down is undone by "cleanup" with that node's MOJOUP_STATE_DIR.
 
 Exit code 1 where something could not be undone, or is listed; 3 where it could
 not be found out.`,
@@ -92,7 +93,6 @@ func sayLeft(p Process, r residue.Report, asJSON bool) (err error) {
 	case err != nil:
 		return err
 	case len(r.Left) > 0:
-		talk{w: p.Stderr}.line("`mojoup-node cleanup`, with the MOJOUP_STATE_DIR of the node that died, undoes what that node wrote down")
 		return exitCode(fault.ExitNegative)
 	case len(r.Unknown) > 0:
 		return exitCode(fault.ExitUnknown)

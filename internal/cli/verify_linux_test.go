@@ -11,7 +11,6 @@ import (
 // What a look finds, what it could not find out, and neither, are three exit
 // codes and never the same words.
 func TestVerifySaysWhatItFound(t *testing.T) {
-	const advice = "mojoup-node: `mojoup-node cleanup`, with the MOJOUP_STATE_DIR of the node that died, undoes what that node wrote down\n"
 	left := []residue.Thing{{Kind: residue.KindSocket, Says: "a socket\nis there"}}
 	for name, tt := range map[string]struct {
 		r              residue.Report
@@ -19,9 +18,9 @@ func TestVerifySaysWhatItFound(t *testing.T) {
 		stdout, stderr string
 	}{
 		"nothing": {residue.Report{}, 0, "nothing is left\n", ""},
-		"left":    {residue.Report{Left: left}, fault.ExitNegative, "a socket\\nis there\n", advice},
+		"left":    {residue.Report{Left: left}, fault.ExitNegative, "a socket\\nis there\n", ""},
 		"unknown": {residue.Report{Unknown: []string{"no answer"}}, fault.ExitUnknown, "", "mojoup-node: could not find out: no answer\n"},
-		"both":    {residue.Report{Left: left, Unknown: []string{"no answer"}}, fault.ExitNegative, "a socket\\nis there\n", "mojoup-node: could not find out: no answer\n" + advice},
+		"both":    {residue.Report{Left: left, Unknown: []string{"no answer"}}, fault.ExitNegative, "a socket\\nis there\n", "mojoup-node: could not find out: no answer\n"},
 	} {
 		var stdout, stderr bytes.Buffer
 		err := sayLeft(Process{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }}, tt.r, false)
