@@ -261,7 +261,7 @@ func (s *session) really(err error) error {
 		return err
 	case known && r.Instance != "" && r.Instance != before:
 		return s.c.lost(s.ref, "it was started anew")
-	case known && r.Phase != ReadyPhase:
+	case r.Phase == Failed, known && r.Phase != ReadyPhase: // it may have failed before anybody saw it ready
 		return s.c.lost(s.ref, plain(fmt.Sprintf("it is %s: %s %s", r.Phase, r.Reason, r.Message)))
 	}
 	return err
