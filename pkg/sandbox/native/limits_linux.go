@@ -95,9 +95,11 @@ func (b *bounds) start(f func(fd int) error) error {
 }
 
 // tooSmall explains a start that did not come about because the kernel killed
-// the helper for memory.
+// the helper for memory, or had none left for what it needs to begin: its
+// arguments count already (E2BIG).
 func (b *bounds) tooSmall(err error) error {
-	if b.group.Counts().Killed == 0 {
+	none := b.holds(cgroup.Memory) && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOMEM))
+	if b.group.Counts().Killed == 0 && !none {
 		return err
 	}
 	return &LimitError{Limit: "memory limit of " + sizeOf(b.limits.Memory), Err: err}
