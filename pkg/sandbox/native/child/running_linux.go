@@ -132,7 +132,12 @@ func (h *Helper) Probe(ctx context.Context, probes []Probe) ([]Finding, error) {
 	})
 	defer stop()
 	found, err := readFindings(r, len(probes))
-	if ctx.Err() != nil {
+	// Its end is waited for: until then it counts against the limits of what
+	// is started next.
+	select {
+	case <-c.Exited():
+	case <-c.Gone():
+	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	return found, err
