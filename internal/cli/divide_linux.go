@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mojoup/mojoup-node/internal/unit"
 )
 
@@ -16,7 +14,7 @@ import (
 func divide(ctx context.Context, p Process, log *slog.Logger) {
 	name, err := unit.Divide(ctx, unit.Person{
 		Name: p.Getenv("USER"), UID: p.UID, Runtime: fmt.Sprintf("/run/user/%d", p.UID),
-	}, func(path string) error { return unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS) })
+	})
 	switch {
 	case err != nil:
 		log.Warn("no control groups of this node's own: memory and processor time of sessions are only watched", "cause", err.Error())

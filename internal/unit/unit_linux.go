@@ -30,9 +30,8 @@ type Person struct {
 // manager, with the right to divide it, and reports the scope's name. It does
 // nothing, and reports "", where this process may divide a group already or the
 // manager has nothing to give.
-func Divide(ctx context.Context, p Person, writable func(path string) error) (string, error) {
-	files := os.DirFS("/")
-	if cgroup.Find(files, writable).Has(cgroup.Memory) || len(cgroup.Offered(files, p.Name, p.UID)) == 0 {
+func Divide(ctx context.Context, p Person) (string, error) {
+	if len(cgroup.Offered(os.DirFS("/"), p.Name, p.UID)) == 0 || cgroup.Here().Has(cgroup.Memory) {
 		return "", nil
 	}
 	return ask(ctx, p)

@@ -12,4 +12,4 @@ type Person struct {
 }
 
 // Divide does nothing: there are no control groups.
-func Divide(context.Context, Person, func(string) error) (string, error) { return "", nil }
+func Divide(context.Context, Person) (string, error) { return "", nil }

@@ -67,7 +67,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	return &Engine{
-		log: o.Log, image: image, groups: findGroups(), told: told, spares: newSpares(),
+		log: o.Log, image: image, groups: cgroup.Here(), told: told, spares: newSpares(),
 		machine: machine{abi: abi, filter: filter, scratch: o.ScratchSize, shares: findShares()},
 		pinning: sync.OnceValues(func() ([]byte, error) { return buildFilter(append(refusals(), affinity)) }),
 	}, nil

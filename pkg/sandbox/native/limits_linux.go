@@ -38,9 +38,6 @@ func wanted(l sandbox.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: l.Memory, Processes: l.Processes, CPUs: l.CPUs}
 }
 
-// findGroups looks for the control groups that this process may use.
-func findGroups() *cgroup.Host { return cgroup.Here() }
-
 // bound makes the control group of a sandbox. What cannot be bounded by it is
 // no error: the sandbox says so.
 func (e *Engine) bound(s sandbox.Spec) *bounds {
