@@ -2,6 +2,8 @@
 // failed or was skipped goes unread: a failing test's output is shown at once,
 // every skipped test is named with its reason, and the last line counts them.
 // What a passing test has counted, on a line with "counted:", is shown too.
+// What failed is told again at the very end, shortened: of a long log, the end
+// is what people are shown.
 // Where MOJOUP_REQUIRE_KERNEL=1, a skip that is not in its list is a failure.
 package main
 
@@ -39,8 +41,15 @@ type summary struct {
 	said                    map[string][]string // by test, as long as it runs
 	passed, failed, skipped int
 	broken                  []string // packages
+	failures                []failure
 	skips                   []string // name and reason
 	counts                  []string // what passing tests have counted
+}
+
+// A failure is a test, or a package without one, that failed.
+type failure struct {
+	name string
+	said []string
 }
 
 // read takes one line. What is no event is shown as it is.
@@ -70,6 +79,7 @@ func (s *summary) end(e event, pkg string, said []string) {
 	switch {
 	case e.Test == "" && e.Action == "fail":
 		s.broken = append(s.broken, pkg)
+		s.failures = append(s.failures, failure{pkg, said})
 		fmt.Fprintf(s.out, "FAIL  %-36s %6.1fs\n%s", pkg, e.Elapsed, strings.Join(said, ""))
 	case e.Test == "" && e.Action == "pass":
 		fmt.Fprintf(s.out, "ok    %-36s %6.1fs\n", pkg, e.Elapsed)
@@ -86,7 +96,49 @@ func (s *summary) end(e event, pkg string, said []string) {
 		s.skips = append(s.skips, pkg+"."+e.Test+": "+reason(said))
 	default:
 		s.failed++
+		s.failures = append(s.failures, failure{pkg + "." + e.Test, said})
 		fmt.Fprintf(s.out, "\n--- FAIL %s %s (%.1fs)\n%s\n", pkg, e.Test, e.Elapsed, strings.Join(said, ""))
+	}
+}
+
+// telling are the lines of a failing test for which it failed.
+var telling = regexp.MustCompile(`_test\.go:\d+:|\bFAIL: |^panic: |DATA RACE|\[no output\]`)
+
+// brief is what a failing test said, as far as it tells why: the telling lines
+// with some before them, or else the end.
+func (f failure) brief() string {
+	const before, after, most = 12, 6, 60
+	lines := slices.DeleteFunc(slices.Clone(f.said), func(line string) bool {
+		line = strings.TrimSpace(line)
+		return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- PASS")
+	})
+	wanted := make([]bool, len(lines))
+	for i, line := range lines {
+		if telling.MatchString(line) {
+			for j := max(0, i-before); j < min(len(lines), i+after); j++ {
+				wanted[j] = true
+			}
+		}
+	}
+	var told []string
+	for i, line := range lines {
+		if wanted[i] || !slices.Contains(wanted, true) {
+			told = append(told, "    "+strings.TrimRight(line, "\n")+"\n")
+		}
+	}
+	return strings.Join(told[max(0, len(told)-most):], "")
+}
+
+// again tells what failed: the innermost tests only, as what is around them
+// failed for their sake.
+func (s *summary) again() {
+	for _, f := range s.failures {
+		inner := slices.ContainsFunc(s.failures, func(other failure) bool {
+			return strings.HasPrefix(other.name, f.name+"/") || strings.HasPrefix(other.name, f.name+".Test")
+		})
+		if !inner {
+			fmt.Fprintf(s.out, "\nfailed: %s\n%s", f.name, f.brief())
+		}
 	}
 }
 
@@ -122,6 +174,7 @@ func (s *summary) close(obliged bool) bool {
 		fmt.Fprintf(s.out, "\nskipped where nothing may be (MOJOUP_REQUIRE_KERNEL=1):\n  %s\n", strings.Join(bad, "\n  "))
 		good = false
 	}
+	s.again()
 	if len(s.broken) > 0 {
 		fmt.Fprintf(s.out, "\npackages that failed: %s\n", strings.Join(s.broken, ", "))
 	}

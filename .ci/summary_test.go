@@ -29,6 +29,8 @@ func TestSummary(t *testing.T) {
 		"counted":         {`{"Action":"output","Package":"a","Test":"TestA","Output":"    a_test.go:1: counted: 7 loaves\n"}` + "\n" + `{"Action":"pass","Package":"a","Test":"TestA"}`, false, true, "a.TestA: 7 loaves"},
 		"not of go test":  {pass + "weather\n", false, true, "weather"},
 		"package's words": {pass + `{"Action":"output","Package":"a","Output":"panic: lost\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "panic: lost"},
+		"told again": {`{"Action":"output","Package":"a","Test":"TestB/c","Output":"    a_test.go:1: no bread\n"}` + "\n" + `{"Action":"fail","Package":"a","Test":"TestB/c"}` + "\n" + `{"Action":"fail","Package":"a","Test":"TestB"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false,
+			"\n\nfailed: a.TestB/c\n        a_test.go:1: no bread\n\npackages that failed: a\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
