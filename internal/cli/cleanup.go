@@ -27,8 +27,8 @@ everybody and by a process of theirs. Afterwards it looks whether anything is le
 
 With --verify it only looks, and at more: at every node of yours, wherever its
 directories are, and at everything on this machine that bears a node's mark:
-processes, control groups, held paths and moved files in repositories, sockets,
-mounts, what a journal has not done. It lists what has no living owner. What a
+processes, control groups, containers and the gateway's sandboxes, held paths and
+moved files in repositories, sockets, mounts, what a journal has not done. It lists what has no living owner. What a
 living node carries is not listed and not touched. Root is shown everybody's. What a
 node wrote down is undone by "cleanup" with that node's MOJOUP_STATE_DIR.
 
@@ -138,8 +138,21 @@ func cleanup(cmd *cobra.Command, p Process, h here) (done, left []string, err er
 		}
 		done, left = append(done, did...), append(left, rest...)
 	}
+	done = append(done, tidy(cmd.Context(), engines)...)
 	more, err := stillThere(cmd.Context(), h, engines, left)
 	return done, append(left, more...), err
+}
+
+// tidy removes what belongs to no session. What it could not is found by the
+// look that follows.
+func tidy(ctx context.Context, engines map[string]sandbox.Engine) (did []string) {
+	for _, e := range engines {
+		if t, ok := e.(sandbox.Tidier); ok {
+			lines, _ := t.Tidy(ctx)
+			did = append(did, lines...)
+		}
+	}
+	return did
 }
 
 // stillThere looks, as --verify does, for what this node has left and what left

@@ -124,7 +124,7 @@ func (a *openshellAsker) binds(ctx context.Context) error {
 	uid := max(os.Getuid(), 1)
 	record, err := c.Create(ctx, openshell.Request{
 		Name: name, Image: "mojoup.invalid/none:none", Command: []string{"none"}, UID: uid, GID: uid,
-		Labels: map[string]string{openshell.LabelNode: a.here.nodeID(), daemon.LabelProbe: "true"},
+		Labels: map[string]string{openshell.LabelNode: a.here.nodeID(), openshell.LabelUser: strconv.Itoa(os.Getuid()), daemon.LabelProbe: daemon.Mark()},
 		Mounts: []openshell.Mount{{Source: dir, Target: dir, ReadOnly: true}}, ReadOnly: []string{dir},
 	})
 	if err != nil {

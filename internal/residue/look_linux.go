@@ -129,6 +129,16 @@ func thing(m sandbox.Trace) Thing {
 		t.Says = fmt.Sprintf("%s holds a missing path for session %s, which is over", m.Path, m.Sandbox)
 	case sandbox.TraceShelter:
 		t.Says = fmt.Sprintf("%s shelters a file for session %s, which is over", m.Path, m.Sandbox)
+	case sandbox.TraceContainer:
+		t.Says = fmt.Sprintf("the container %s of session %s is there, and no node carries that session", m.Path, m.Sandbox)
+		if m.Sandbox == "" {
+			t.Says = fmt.Sprintf("the container %s is there, which a node made to try something, and who made it has ended", m.Path)
+		}
+	case sandbox.TraceRecord:
+		t.Says = fmt.Sprintf("the gateway has the sandbox %s of session %s, and no node carries that session", m.Path, m.Sandbox)
+		if m.Sandbox == "" {
+			t.Says = fmt.Sprintf("the gateway has the sandbox %s, which a node made to try something, and who made it has ended", m.Path)
+		}
 	default:
 		t.Says = fmt.Sprintf("%s %s of session %s is left", m.Kind, m.Path, m.Sandbox)
 	}

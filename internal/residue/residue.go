@@ -96,7 +96,8 @@ func Look(ctx context.Context, o Options) (Report, error) {
 
 // fleeting reports whether anything in the list may go by itself.
 func fleeting(list []Thing) bool {
-	return slices.ContainsFunc(list, func(t Thing) bool { return t.Kind == sandbox.TraceProcess || t.Kind == sandbox.TraceGroup })
+	passing := []string{sandbox.TraceProcess, sandbox.TraceGroup, sandbox.TraceContainer, sandbox.TraceRecord}
+	return slices.ContainsFunc(list, func(t Thing) bool { return slices.Contains(passing, t.Kind) })
 }
 
 // both are the things of now that were there before.

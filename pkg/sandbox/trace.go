@@ -22,18 +22,29 @@ type Mortal interface {
 	EndsWithBoot(u Undo) bool
 }
 
+// A Tidier is an Engine that makes things for a moment that belong to no
+// sandbox, such as to look into what one is made of.
+type Tidier interface {
+	// Tidy removes what processes that have died left of such, and says in words
+	// what it removed.
+	Tidy(ctx context.Context) (did []string, err error)
+}
+
 // Kinds of traces.
 const (
 	TraceProcess     = "process"
 	TraceGroup       = "control group"
 	TracePlaceholder = "placeholder" // of a missing path, in a repository
 	TraceShelter     = "shelter"     // of a file that was moved there
+	TraceContainer   = "container"   // in Docker; Path is its id
+	TraceRecord      = "gateway's sandbox"
+	TraceStage       = "staging directory"
 )
 
 // A Trace is one thing that a sandbox made, or that runs in one.
 type Trace struct {
 	Kind    string
-	Sandbox string // its ID
+	Sandbox string // its ID; empty where it was of none, and whoever made it has ended
 	Path    string // of the file or directory; of a process in /proc
 	PID     int    // of a process
 	InUse   bool   // somebody who lives has its lock

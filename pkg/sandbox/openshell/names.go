@@ -13,6 +13,9 @@ const MostName = 19
 const (
 	LabelNode    = "mojoup.node"
 	LabelSession = "mojoup.session"
+	// LabelUser is the user that the node runs as: of several people's sandboxes
+	// on one machine, each is shown their own.
+	LabelUser = "mojoup.user"
 	// LabelAttempt tells one request from any other of the same name. The
 	// client sets it.
 	LabelAttempt = "mojoup-attempt"

@@ -183,15 +183,14 @@ func (d *Daemon) AsRoot(ctx context.Context, id string, argv ...string) error {
 // Try runs a container of an image to its end, with these binds, and returns
 // what it said. It is removed in any case.
 func (d *Daemon) Try(ctx context.Context, ref, networkName string, binds []string, argv ...string) (said string, code int, err error) {
-	made, err := d.c.ContainerCreate(ctx, &container.Config{
-		Image: ref, Entrypoint: argv[:1], Cmd: argv[1:], User: "65534:65534", Labels: map[string]string{LabelProbe: "true"},
-	}, &container.HostConfig{Binds: binds, NetworkMode: container.NetworkMode(networkName), AutoRemove: false}, nil, nil, "")
+	made, err := d.probe(ctx, &container.Config{Image: ref, Entrypoint: argv[:1], Cmd: argv[1:], User: "65534:65534"},
+		&container.HostConfig{Binds: binds, NetworkMode: container.NetworkMode(networkName)})
 	if err != nil {
-		return "", 0, fmt.Errorf("making a container to try: %w", asNotFound(err))
+		return "", 0, fmt.Errorf("making a container to try: %w", err)
 	}
-	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made.ID)) }()
-	ended, failed := d.c.ContainerWait(ctx, made.ID, container.WaitConditionNextExit)
-	if err := d.c.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
+	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
+	ended, failed := d.c.ContainerWait(ctx, made, container.WaitConditionNextExit)
+	if err := d.c.ContainerStart(ctx, made, container.StartOptions{}); err != nil {
 		return "", 0, fmt.Errorf("starting a container to try: %w", err)
 	}
 	select {
@@ -202,7 +201,7 @@ func (d *Daemon) Try(ctx context.Context, ref, networkName string, binds []strin
 	case <-ctx.Done():
 		return "", 0, context.Cause(ctx)
 	}
-	return d.Log(ctx, made.ID), code, nil
+	return d.Log(ctx, made), code, nil
 }
 
 // Log is the end of what a container's first process has said.

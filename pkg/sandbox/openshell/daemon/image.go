@@ -52,10 +52,6 @@ func Programs(names ...string) (paths []string) {
 	return paths
 }
 
-// LabelProbe marks containers that are made to look into an image. They never
-// run.
-const LabelProbe = "mojoup.probe"
-
 // Image looks at an image of Docker's, and whether it holds these paths. What
 // was found is kept: an image that has an ID does not change.
 func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image, error) {
@@ -103,13 +99,13 @@ func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map
 	if len(paths) == 0 {
 		return found, nil
 	}
-	made, err := d.c.ContainerCreate(ctx, &container.Config{Image: id, Cmd: []string{"none"}, Labels: map[string]string{LabelProbe: "true"}}, nil, nil, nil, "")
+	made, err := d.probe(ctx, &container.Config{Image: id, Cmd: []string{"none"}}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("looking into the image: %w", asNotFound(err))
+		return nil, fmt.Errorf("looking into the image: %w", err)
 	}
-	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made.ID)) }()
+	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
 	for _, p := range paths {
-		_, err := d.c.ContainerStatPath(ctx, made.ID, p)
+		_, err := d.c.ContainerStatPath(ctx, made, p)
 		if err != nil && !errdefs.IsNotFound(err) {
 			return nil, fmt.Errorf("looking for %s in the image: %w", p, err)
 		}
@@ -137,23 +133,23 @@ func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func
 	}
 	// Nothing that is not needed: a commit keeps an entry point and a user that
 	// the container had. OpenShell obeys neither.
-	config := &container.Config{Image: from, Cmd: argv, Labels: map[string]string{LabelProbe: "true"}}
+	config := &container.Config{Image: from, Cmd: argv}
 	if len(is.Entry) > 0 {
 		config.Entrypoint, config.Cmd = argv[:1], argv[1:]
 	}
 	if is.User != "" {
 		config.User = "0:0"
 	}
-	made, err := d.c.ContainerCreate(ctx, config, &container.HostConfig{NetworkMode: "host", Binds: c.Binds}, nil, nil, "")
+	made, err := d.probe(ctx, config, &container.HostConfig{NetworkMode: "host", Binds: c.Binds})
 	if err != nil {
-		return fmt.Errorf("making a container of %s: %w", from, asNotFound(err))
+		return fmt.Errorf("making a container of %s: %w", from, err)
 	}
-	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made.ID)) }()
-	ended, failed := d.c.ContainerWait(ctx, made.ID, container.WaitConditionNextExit)
-	if err := d.c.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
+	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
+	ended, failed := d.c.ContainerWait(ctx, made, container.WaitConditionNextExit)
+	if err := d.c.ContainerStart(ctx, made, container.StartOptions{}); err != nil {
 		return fmt.Errorf("starting %s: %w", argv[0], err)
 	}
-	if err := d.follow(ctx, made.ID, say); err != nil {
+	if err := d.follow(ctx, made, say); err != nil {
 		return err
 	}
 	select {
@@ -164,7 +160,7 @@ func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func
 	case err := <-failed:
 		return fmt.Errorf("waiting for %s: %w", argv[0], err)
 	}
-	_, err = d.c.ContainerCommit(ctx, made.ID, container.CommitOptions{Reference: to, Changes: []string{`CMD ["/bin/bash"]`, "LABEL " + LabelProbe + "=image"}})
+	_, err = d.c.ContainerCommit(ctx, made, container.CommitOptions{Reference: to, Changes: []string{`CMD ["/bin/bash"]`, "LABEL " + LabelProbe + "=image"}})
 	if err != nil {
 		return fmt.Errorf("making the image %s: %w", to, err)
 	}

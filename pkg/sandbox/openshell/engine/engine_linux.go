@@ -49,8 +49,11 @@ type Engine struct {
 	helper    []byte
 	forwarder []byte
 
-	mu     sync.Mutex // guards client
+	tidied sync.Once
+
+	mu     sync.Mutex // guards what follows
 	client openshell.Client
+	seen   *sight // what bears a node's labels, when that was last looked at
 }
 
 var _ sandbox.Engine = (*Engine)(nil)

@@ -37,7 +37,19 @@ var Wanted = []struct{ Program, Why string }{
 
 // image is the engine's, if it fits.
 func (e *Engine) image(ctx context.Context) (daemon.Image, error) {
+	e.tidied.Do(func() { go e.tidyUp(context.WithoutCancel(ctx)) })
 	return CheckImage(ctx, e.o.Docker, e.o.Image)
+}
+
+// tidyUp removes what a process that died while it looked into an image has left.
+func (e *Engine) tidyUp(ctx context.Context) {
+	did, err := e.Tidy(ctx)
+	for _, line := range did {
+		e.log.Info(line)
+	}
+	if err != nil {
+		e.log.Debug("looking for what was left of trials", "error", err)
+	}
 }
 
 // CheckImage looks into an image and says why it cannot be used, if so.

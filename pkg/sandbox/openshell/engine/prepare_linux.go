@@ -23,7 +23,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
-// labels are those of a sandbox, at the gateway and on its container.
+// labels are those by which a sandbox is found, at the gateway and in Docker.
 func (e *Engine) labels(id string) map[string]string {
 	return map[string]string{openshell.LabelNode: e.o.Node, openshell.LabelSession: id}
 }
@@ -405,7 +405,7 @@ func (b *box) request(ctx context.Context) (openshell.Request, error) {
 		return openshell.Request{}, err
 	}
 	r := openshell.Request{
-		Name: openshell.Name(b.e.o.Node, b.spec.ID), Labels: b.e.labels(b.spec.ID), Image: b.e.o.Image,
+		Name: openshell.Name(b.e.o.Node, b.spec.ID), Labels: b.e.made(b.spec.ID), Image: b.e.o.Image,
 		Command: []string{own + "/" + helperName, b.spec.ID, own + "/" + controlName},
 		UID:     b.spec.Identity.UID, GID: b.spec.Identity.GID, Mounts: b.stage.mounts,
 		CPUs: b.spec.Limits.CPUs, Memory: b.spec.Limits.Memory,
