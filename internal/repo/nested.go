@@ -23,8 +23,8 @@ var dependencies = map[string]bool{"node_modules": true, "__pycache__": true, ".
 // addNested notes the repositories inside the tree: whoever enters one on the
 // host has git obey its configuration too.
 func (r *Repository) addNested() {
-	found, complete := r.repositories(maxNestedLook, nil)
-	r.Inside, r.WholeTree = found, complete
+	found, shut, complete := r.repositories(maxNestedLook, nil)
+	r.Inside, r.Shut, r.WholeTree = found, shut, complete
 	var git []string
 	for _, path := range found {
 		info, err := os.Lstat(path)

@@ -62,9 +62,10 @@ type Repository struct {
 	// Tree is what the table of protected paths has to know.
 	Tree sandbox.Tree
 	// Inside are the repositories within the tree, by what makes git take them
-	// for one, as far as it was looked at; WholeTree says that all of it was.
-	Inside    []string
-	WholeTree bool
+	// for one, as far as it was looked at; WholeTree says that all of it was,
+	// but for what is Shut: directories that the reader may not look into.
+	Inside, Shut []string
+	WholeTree    bool
 	// Notes are for people: what is unusual here.
 	Notes []string
 }

@@ -111,6 +111,5 @@ func bornAfter(path string, t time.Time) bool {
 	if err != nil || s.Mask&unix.STATX_BTIME == 0 {
 		return true
 	}
-	// The kernel's file times are those of its last tick.
-	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).After(t.Add(-50 * time.Millisecond))
+	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).After(t.Add(-tick))
 }

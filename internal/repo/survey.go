@@ -20,6 +20,9 @@ const (
 	maxTodo   = 1 << 20
 	// maxNamed is how many paths one sentence names.
 	maxNamed = 5
+	// tick is how far a file's times may be behind: they are those of the
+	// kernel's last one.
+	tick = 50 * time.Millisecond
 )
 
 // A Survey is what no mount can hold: things in a tree that make programs of
@@ -28,6 +31,7 @@ type Survey struct {
 	at       time.Time
 	complete bool
 	nested   map[string]bool   // repositories inside the tree
+	shut     map[string]bool   // directories that this person may not look into
 	rebases  map[string]string // lists of a rebase that would run commands, with those
 	watched  map[string]string // files that tools obey or run, with what tells a change
 	named    []string          // what git's configuration names in the tree
@@ -49,10 +53,7 @@ func (s Survey) IsZero() bool { return s.at.IsZero() }
 
 // Before is the survey of the tree as [Look] found it.
 func (r Repository) Before() Survey {
-	s := Survey{at: time.Now(), complete: r.WholeTree, nested: map[string]bool{}}
-	for _, path := range r.Inside {
-		s.nested[path] = true
-	}
+	s := Survey{at: time.Now(), complete: r.WholeTree, nested: setOf(r.Inside), shut: setOf(r.Shut)}
 	r.surveyFiles(&s)
 	return s
 }
@@ -60,14 +61,19 @@ func (r Repository) Before() Survey {
 // After surveys the tree once its session has ended. It runs no git, follows
 // no link, and stops where ctx ends or after 200 000 files.
 func (r Repository) After(ctx context.Context) Survey {
-	s := Survey{at: time.Now(), nested: map[string]bool{}}
-	found, complete := r.repositories(maxSurvey, ctx.Done())
-	s.complete = complete
-	for _, path := range found {
-		s.nested[path] = true
-	}
+	s := Survey{at: time.Now()}
+	found, shut, complete := r.repositories(maxSurvey, ctx.Done())
+	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete
 	r.surveyFiles(&s)
 	return s
+}
+
+func setOf(paths []string) map[string]bool {
+	set := map[string]bool{}
+	for _, path := range paths {
+		set[path] = true
+	}
+	return set
 }
 
 func (r Repository) surveyFiles(s *Survey) {
@@ -141,8 +147,9 @@ func execLines(list string) string {
 // repositories finds what git takes for a repository inside the tree: all that
 // is called .git, and directories that look like a bare one. What is nearest
 // to the top comes first, installed dependencies last. It ends after so many
-// entries, or once done is closed, and reports whether it saw everything.
-func (r Repository) repositories(limit int, done <-chan struct{}) (found []string, complete bool) {
+// entries, or once done is closed, and reports whether it saw everything but
+// what is shut: directories that this person may not look into.
+func (r Repository) repositories(limit int, done <-chan struct{}) (found, shut []string, complete bool) {
 	queue, later, unseen := []string{r.Top}, []string(nil), false
 	for len(queue)+len(later) > 0 {
 		if len(queue) == 0 {
@@ -152,13 +159,16 @@ func (r Repository) repositories(limit int, done <-chan struct{}) (found []strin
 		queue = queue[1:]
 		select {
 		case <-done:
-			return found, false
+			return found, shut, false
 		default:
 		}
 		entries, err := readSome(dir, limit)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			continue // nobody's, or not this person's
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case errors.Is(err, fs.ErrPermission):
+			shut = append(shut, dir)
+			continue
 		case err != nil: // too many entries, or a path too long for the kernel
 			unseen = true
 			continue
@@ -188,7 +198,7 @@ func (r Repository) repositories(limit int, done <-chan struct{}) (found []strin
 			found = append(found, dir)
 		}
 	}
-	return found, !unseen
+	return found, shut, !unseen
 }
 
 // errTooMany says that a directory holds more than was to be read.
@@ -226,6 +236,15 @@ func (r Repository) Changes(before, after Survey) []string {
 		}
 	}
 	var names []string
+	for _, path := range sorted(after.shut) {
+		if !before.shut[path] && (before.complete || changedAfter(path, before.at)) {
+			names = append(names, r.Short(path))
+		}
+	}
+	if len(names) > 0 {
+		out = append(out, "directories that were closed to you, and were not searched: "+list(names)+": chmod u+rwx opens them")
+	}
+	names = nil
 	for _, path := range sorted(after.watched) {
 		if before.watched[path] != after.watched[path] {
 			names = append(names, r.Short(path))
@@ -263,6 +282,17 @@ func (r Repository) fresh(before, after Survey) []string {
 		out = append(out, r.Short(path))
 	}
 	return out
+}
+
+// changedAfter reports whether a path's attributes are newer than t, as far as
+// is known: where it is not, everything is.
+func changedAfter(path string, t time.Time) bool {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return true
+	}
+	at := changed(info)
+	return at == 0 || at > t.Add(-tick).UnixNano()
 }
 
 // Short is a path as seen from the top of the tree, safe to print.

@@ -2,11 +2,16 @@ package repo
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestH9_WhatNoMountHolds: what a session can plant in every layout is named
@@ -68,6 +73,44 @@ func TestH9_WhatNoMountHolds(t *testing.T) {
 	}
 }
 
+// TestB52_ClosedDirectoriesAreNamed: what nobody could look into may hold a
+// repository, and cannot be removed as usual.
+func TestB52_ClosedDirectoriesAreNamed(t *testing.T) {
+	top := t.TempDir()
+	if os.Geteuid() == 0 { // to whom nothing is closed
+		const nobody = 65534
+		runtime.LockOSThread() // and never unlocked: the thread ends with the test
+		t.Cleanup(func() { _ = unix.Setfsuid(0) })
+		if err := errors.Join(os.Chown(top, nobody, nobody), os.Chmod(filepath.Dir(top), 0o755), unix.Setfsuid(nobody)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := func(name string) {
+		t.Helper()
+		dir := filepath.Join(top, name)
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(dir, 0o755) }) // #nosec: a directory is listed
+	}
+	closed("old")
+	r, err := Look(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.Before()
+	closed("new")
+	got := r.Changes(before, r.After(t.Context()))
+	if len(got) != 1 || !strings.HasPrefix(got[0], "directories that were closed to you, and were not searched: new: ") {
+		t.Errorf("said: %q", got)
+	}
+	// Where the first look did not reach it, age tells.
+	before.shut, before.complete, before.at = nil, false, before.at.Add(time.Hour)
+	if got := r.Changes(before, r.After(t.Context())); len(got) != 0 {
+		t.Errorf("what is old is called new: %q", got)
+	}
+}
+
 // TestSurveyOfALargeTree: where the look before a session did not reach, age
 // tells what is new, and an end that comes first is said.
 func TestSurveyOfALargeTree(t *testing.T) {
@@ -76,7 +119,7 @@ func TestSurveyOfALargeTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Repository{Top: top}
-	r.Inside, r.WholeTree = r.repositories(2, nil)
+	r.Inside, r.Shut, r.WholeTree = r.repositories(2, nil)
 	if r.WholeTree {
 		t.Fatal("two entries were enough")
 	}
