@@ -162,6 +162,36 @@ sleep)
 	expect "still works" alice "$node run -- echo still works"
 	alice "$node serve --stop"
 	;;
+clock)
+	# The clock that people see is set by years, forwards and backwards, beneath
+	# a session. Its time limit is counted by one that nobody can set.
+	make_repository
+	limit=150
+	alice "mkdir .mojoup && cat >.mojoup/policy.json" <<-P
+		{"version": 1, "limits": {"wall": "${limit}s"},
+		 "network": {"rules": [{"hosts": ["example.org"], "ports": [443]}]}}
+	P
+	expect "approved" alice "$node policy approve --yes"
+	up() { cut -d. -f1 /proc/uptime; }
+	true_time=$(date +%s) began=$(up)
+	alice "$node run --detach -- sh -c 'while :; do date +%s >>ticks; sleep 1; done'" >/tmp/id
+	for years in 10 -20 11; do
+		date -s "@$((true_time + years * 31557600))" >/dev/null
+		ticks=$(alice "wc -l <ticks")
+		expect "running" alice "$node session list"
+		# What was approved stays so, and a session begins and ends as ever.
+		expect "still works" alice "$node run -q -- echo still works"
+		expect "ticks on" alice "for i in \$(seq 100); do [ \$(wc -l <ticks) -le $ticks ] || { echo ticks on; exit; }; sleep 0.2; done"
+	done
+	date -s "@$true_time" >/dev/null
+	lasted=$(($(up) - began))
+	[ $lasted -lt $limit ] || { echo "this machine is too slow: $lasted seconds passed before the limit could be waited for"; failed=1; }
+	expect "it reached its time limit of 2m30s" alice "for i in \$(seq 170); do $node session show $(tail -1 /tmp/id) | grep 'time limit of' && break; sleep 1; done"
+	lasted=$(($(up) - began))
+	echo "ended after $lasted seconds"
+	[ $lasted -ge $limit ] || { echo "that is too early"; failed=1; }
+	alice "$node serve --stop"
+	;;
 *) failed=1 ;;
 esac
 [ $failed = 0 ] && echo "== stage $stage: passed"

@@ -2,9 +2,9 @@
 # `make test-vm`: what no container shows, in a virtual machine with Debian's own
 # kernels: control groups of version 2 with all controllers, as root and as an
 # ordinary user, a service manager that gives some, a system node as a service, a
-# reboot in the middle of a session, a machine that sleeps, and a kernel whose
-# Landlock is too old. It needs root, to make the disk, and about fifteen minutes
-# without KVM.
+# reboot in the middle of a session, a machine that sleeps, a clock that is set,
+# and a kernel whose Landlock is too old. It needs root, to make the disk, and
+# about twenty minutes without KVM.
 # Its files stay in MOJOUP_VM (default: mojoup-vm in the cache directory).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -59,13 +59,13 @@ boot() { # KERNEL STAGE SECONDS
 
 : >"$dir/log"
 cp --sparse=always "$dir/disk.img" "$dir/run.img"
-for stage in ${STAGES:-old groups people reboot after sleep}; do
+for stage in ${STAGES:-old groups people reboot after sleep clock}; do
 	case $stage in
 	old) boot "$old" "$stage" 600 ;;
 	*) boot "$new" "$stage" 1800 ;;
 	esac
 done
-for stage in ${STAGES:-old groups people reboot after sleep}; do
+for stage in ${STAGES:-old groups people reboot after sleep clock}; do
 	grep -aq "== stage $stage: passed" "$dir/log" || { echo "stage $stage did not pass: $dir/log" >&2; exit 1; }
 done
 echo "every stage passed"

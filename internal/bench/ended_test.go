@@ -169,7 +169,7 @@ type originServer struct {
 }
 
 func newOrigin(b *testing.B) *originServer {
-	authority, err := leafcert.New("origin", time.Now())
+	authority, err := leafcert.New("origin")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func startOurs(b *testing.B, o *originServer, name string, withKey bool) ender {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ca, err := leafcert.New("bench", time.Now())
+	ca, err := leafcert.New("bench")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func ourProxy(b *testing.B) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	authority, err := leafcert.New("bench", time.Now())
+	authority, err := leafcert.New("bench")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func silentWorld(t *testing.T, judge Judge) (inside, outside *memory, end func()
 	p.dial = func(context.Context, []netip.Addr, uint16, []netip.Prefix) (net.Conn, error) {
 		return outside.dial(), nil
 	}
-	authority, err := leafcert.New("s", time.Now())
+	authority, err := leafcert.New("s")
 	if err != nil {
 		t.Fatal(err)
 	}

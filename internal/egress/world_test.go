@@ -191,7 +191,7 @@ func newWorld(t *testing.T, judge Judge, change ...func(*Options, *limits)) *wor
 	}
 	w.proxy.limits = lim
 	w.proxy.dial = w.dial
-	authority, err := leafcert.New("s-1", time.Now())
+	authority, err := leafcert.New("s-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func (w *world) route(port uint16, addr string) {
 }
 
 var testAuthority = sync.OnceValue(func() *leafcert.Authority {
-	a, err := leafcert.New("upstream", time.Now())
+	a, err := leafcert.New("upstream")
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"os"
-	"time"
 
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/egress/leafcert"
@@ -28,7 +27,7 @@ func BenchSpec(ctx context.Context, paths config.Paths, env []string, repository
 	if err != nil {
 		return sandbox.Spec{}, err
 	}
-	ca, err := leafcert.New(id, time.Now())
+	ca, err := leafcert.New(id)
 	if err != nil {
 		return sandbox.Spec{}, err
 	}

@@ -216,7 +216,7 @@ func (n *Node) quarantineSpec(ctx context.Context, c console.Caller, repository 
 		return sandbox.Spec{}, fmt.Errorf("looking at this machine: %w", err)
 	}
 	id := session.New()
-	authority, err := leafcert.New(string(id), time.Now())
+	authority, err := leafcert.New(string(id))
 	if err != nil {
 		return sandbox.Spec{}, fmt.Errorf("making an authority: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mojoup/mojoup-node/internal/effective"
 	"github.com/mojoup/mojoup-node/internal/egress/leafcert"
@@ -203,7 +202,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	if err != nil {
 		return fmt.Errorf("looking at this machine: %w", err)
 	}
-	if p.authority, err = leafcert.New(string(l.id), time.Now()); err != nil {
+	if p.authority, err = leafcert.New(string(l.id)); err != nil {
 		return fmt.Errorf("making the session's certificate authority: %w", err)
 	}
 	standIns, err := l.giveKeys(ctx, p)

@@ -28,7 +28,8 @@ const (
 // A Survey is what no mount can hold: things in a tree that make programs of
 // the host run what a session wrote, as they stood at one moment.
 type Survey struct {
-	at       time.Time
+	at       time.Time     // by the clock that people see
+	counted  time.Duration // by one that nobody can set
 	complete bool
 	nested   map[string]bool   // repositories inside the tree
 	shut     map[string]bool   // directories that this person may not look into
@@ -53,7 +54,8 @@ func (s Survey) IsZero() bool { return s.at.IsZero() }
 
 // Before is the survey of the tree as [Look] found it.
 func (r Repository) Before() Survey {
-	s := Survey{at: time.Now(), complete: r.WholeTree, nested: setOf(r.Inside), shut: setOf(r.Shut)}
+	s := now()
+	s.complete, s.nested, s.shut = r.WholeTree, setOf(r.Inside), setOf(r.Shut)
 	r.surveyFiles(&s)
 	return s
 }
@@ -61,7 +63,7 @@ func (r Repository) Before() Survey {
 // After surveys the tree once its session has ended. It runs no git, follows
 // no link, and stops where ctx ends or after 200 000 files.
 func (r Repository) After(ctx context.Context) Survey {
-	s := Survey{at: time.Now()}
+	s := now()
 	found, shut, complete := r.repositories(maxSurvey, ctx.Done())
 	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete
 	r.surveyFiles(&s)
@@ -237,7 +239,7 @@ func (r Repository) Changes(before, after Survey) []string {
 	}
 	var names []string
 	for _, path := range sorted(after.shut) {
-		if !before.shut[path] && (before.complete || changedAfter(path, before.at)) {
+		if !before.shut[path] && (before.complete || after.turnedBack(before) || changedAfter(path, before.at)) {
 			names = append(names, r.Short(path))
 		}
 	}
@@ -273,7 +275,7 @@ func (r Repository) Changes(before, after Survey) []string {
 func (r Repository) fresh(before, after Survey) []string {
 	var out []string
 	for _, path := range sorted(after.nested) {
-		if before.nested[path] || !before.complete && !bornAfter(path, before.at) {
+		if before.nested[path] || !before.complete && !after.turnedBack(before) && !bornAfter(path, before.at) {
 			continue
 		}
 		if filepath.Base(path) == ".git" {
@@ -282,6 +284,19 @@ func (r Repository) fresh(before, after Survey) []string {
 		out = append(out, r.Short(path))
 	}
 	return out
+}
+
+// turnedBack reports whether the clock was set back between two surveys: then
+// the times of files tell nothing. A machine that slept has the opposite.
+func (s Survey) turnedBack(before Survey) bool {
+	return s.at.Sub(before.at) < s.counted-before.counted-tick
+}
+
+var begun = time.Now()
+
+func now() Survey {
+	at := time.Now()
+	return Survey{at: at.Round(0), counted: at.Sub(begun)}
 }
 
 // changedAfter reports whether a path's attributes are newer than t, as far as

@@ -105,10 +105,17 @@ func TestB52_ClosedDirectoriesAreNamed(t *testing.T) {
 		t.Errorf("said: %q", got)
 	}
 	// Where the first look did not reach it, age tells.
-	before.shut, before.complete, before.at = nil, false, before.at.Add(time.Hour)
+	before.shut, before.complete = nil, false
+	before = later(before, time.Hour)
 	if got := r.Changes(before, r.After(t.Context())); len(got) != 0 {
 		t.Errorf("what is old is called new: %q", got)
 	}
+}
+
+// later is a survey that was made so much later.
+func later(s Survey, by time.Duration) Survey {
+	s.at, s.counted = s.at.Add(by), s.counted+by
+	return s
 }
 
 // TestSurveyOfALargeTree: where the look before a session did not reach, age
@@ -124,14 +131,20 @@ func TestSurveyOfALargeTree(t *testing.T) {
 		t.Fatal("two entries were enough")
 	}
 	before := r.Before()
-	before.at = before.at.Add(100e6) // file times are those of the kernel's last tick
+	before = later(before, 100*time.Millisecond) // file times are those of the kernel's last tick
 	if bornAfter(filepath.Join(top, "a/b/old/.git"), before.at) {
 		t.Skip("wanted a file system with birth times, found none")
 	}
 	if got := r.Changes(before, r.After(t.Context())); len(got) != 0 {
 		t.Errorf("what is old is called new: %q", got)
 	}
-	before.at = before.at.Add(-3600e9)
+	// The clock was set back by an hour meanwhile: no file's age counts.
+	after := r.After(t.Context())
+	after.at = after.at.Add(-time.Hour)
+	if got := r.Changes(before, after); len(got) != 1 {
+		t.Errorf("by a clock that was set back: %q", got)
+	}
+	before = later(before, -time.Hour)
 	if got := r.Changes(before, r.After(t.Context())); len(got) != 1 {
 		t.Errorf("what is new is not named: %q", got)
 	}

@@ -19,35 +19,36 @@ import (
 	"time"
 )
 
-const (
-	// A detached session may live for weeks, and its authority cannot be
-	// replaced inside a running program, so it is valid for longer than any
-	// session that is meant.
-	validity = 30 * 24 * time.Hour
-	// A clock inside may be a little behind ours.
-	slack = time.Hour
-	// An agent may ask for any number of names. Beyond this the cache starts
-	// again: a leaf costs well below a millisecond.
-	maxCached = 1024
+// An authority cannot be replaced inside a running program, and a session may
+// see the machine's clock set to anything: one that starts without a battery
+// says 1970 until it has asked the network. So every certificate is valid at
+// every time that all programs can read; what bounds its use is that its key
+// ends with the session.
+var (
+	from  = time.Unix(0, 0).UTC()
+	until = time.Date(2049, 12, 31, 23, 59, 59, 0, time.UTC) // RFC 5280, 4.1.2.5
 )
+
+// An agent may ask for any number of names. Beyond this the cache starts
+// again: a leaf costs well below a millisecond.
+const maxCached = 1024
 
 // An Authority signs certificates for one session. It is safe for concurrent
 // use.
 type Authority struct {
-	cert     *x509.Certificate
-	pem      []byte
-	key      *ecdsa.PrivateKey
-	leafKey  *ecdsa.PrivateKey
-	notAfter time.Time
+	cert    *x509.Certificate
+	pem     []byte
+	key     *ecdsa.PrivateKey
+	leafKey *ecdsa.PrivateKey
 
 	// mu guards leaves. No certificate is made while it is held.
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate
 }
 
-// New makes the authority of a session that starts now. The session's name
+// New makes the authority of a session. The session's name
 // stands in the certificate, so that a person who meets it knows what it is.
-func New(session string, now time.Time) (*Authority, error) {
+func New(session string) (*Authority, error) {
 	if session == "" {
 		return nil, errors.New("making a session authority: the session has no name")
 	}
@@ -68,8 +69,8 @@ func New(session string, now time.Time) (*Authority, error) {
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{Organization: []string{"mojoup-node"}, CommonName: "mojoup-node session " + session},
-		NotBefore:             now.Add(-slack),
-		NotAfter:              now.Add(validity),
+		NotBefore:             from,
+		NotAfter:              until,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
@@ -84,12 +85,11 @@ func New(session string, now time.Time) (*Authority, error) {
 		return nil, fmt.Errorf("reading a session authority back: %w", err)
 	}
 	return &Authority{
-		cert:     cert,
-		pem:      pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		key:      key,
-		leafKey:  leafKey,
-		notAfter: template.NotAfter,
-		leaves:   map[string]*tls.Certificate{},
+		cert:    cert,
+		pem:     pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		key:     key,
+		leafKey: leafKey,
+		leaves:  map[string]*tls.Certificate{},
 	}, nil
 }
 
@@ -135,8 +135,8 @@ func (a *Authority) sign(host string) (*tls.Certificate, error) {
 	// names only, and a name of 253 bytes does not fit into a common name.
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		NotBefore:             a.cert.NotBefore,
-		NotAfter:              a.notAfter,
+		NotBefore:             from,
+		NotAfter:              until,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
