@@ -181,6 +181,7 @@ const (
 	Scratch                  // an empty directory of memory, gone with the sandbox
 	Text                     // a read-only file with Content
 	Link                     // a symbolic link to Source, made in a Scratch or the root
+	Seed                     // a file with Content in a writable Scratch, for the session to change, replace and remove
 )
 
 // A Mount puts one thing at Target inside. Targets are absolute and clean.
@@ -189,8 +190,8 @@ type Mount struct {
 	Source  string // Bind: absolute path of the host. Link: what it points to
 	Target  string
 	Access  Access
-	Content []byte      // Text only
-	Mode    os.FileMode // Scratch and Text; zero means 0755 and 0444
+	Content []byte      // Text and Seed
+	Mode    os.FileMode // Scratch, Text and Seed; zero means 0755, 0444 and 0600
 	Size    int64       // Scratch: bytes at most; zero means the engine's default
 	// Optional mounts are left out where Source is missing; any other one that
 	// cannot be made fails Prepare.

@@ -154,6 +154,8 @@ func mountOps(s sandbox.Spec, mc machine, from, to int) []child.Op {
 			ops = append(ops, textOp(m, cover, flags))
 		case sandbox.Link:
 			ops = append(ops, child.Op{Code: child.Link, First: m.Target, Second: m.Source})
+		case sandbox.Seed:
+			ops = append(ops, seedOps(m, cover)...)
 		}
 	}
 	return ops
@@ -226,6 +228,21 @@ func textOp(m sandbox.Mount, cover *sandbox.Mount, flags child.Flags) child.Op {
 		op.Code, op.Flags, op.A = child.Text, flags|child.Inside, hard|ro
 	}
 	return op
+}
+
+// seedOps makes a file of the session's own, and the directories that lead to
+// it, which are nobody else's business.
+func seedOps(m sandbox.Mount, cover *sandbox.Mount) (ops []child.Op) {
+	for i := len(cover.Target) + 1; i < len(m.Target); i++ {
+		if m.Target[i] == '/' {
+			ops = append(ops, child.Op{Code: child.Dir, First: m.Target[:i], C: 0o700})
+		}
+	}
+	mode := uint64(0o600)
+	if m.Mode != 0 {
+		mode = uint64(unixMode(m.Mode))
+	}
+	return append(ops, child.Op{Code: child.File, First: m.Target, C: mode, Blob: m.Content})
 }
 
 func protectOps(s sandbox.Spec) []child.Op {

@@ -45,6 +45,7 @@ func example() sandbox.Spec {
 			{Kind: sandbox.Scratch, Target: "/opt"},
 			{Kind: sandbox.Text, Target: "/home/u/.gitconfig", Content: []byte("[user]\n"), Mode: 0o600},
 			{Kind: sandbox.Bind, Source: "/home/u/tools", Target: "/home/u/tools", NoExec: true},
+			{Kind: sandbox.Seed, Target: "/home/u/.tool/a/b.json", Content: []byte("{}\n")},
 			{Kind: sandbox.Bind, Source: "/home/u/repo", Target: "/home/u/repo", Access: sandbox.ReadWrite},
 		},
 		Protect: []sandbox.Protection{

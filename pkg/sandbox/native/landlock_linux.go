@@ -110,7 +110,7 @@ func ruleOp(p string, rights uint64, flags child.Flags, m machine) child.Op {
 func rightsOf(m sandbox.Mount) (uint64, bool) {
 	rights := uint64(look)
 	switch {
-	case m.Kind == sandbox.Link:
+	case m.Kind == sandbox.Link, m.Kind == sandbox.Seed: // what it lies in has a rule
 		return 0, false
 	case m.Kind == sandbox.Text:
 		return landlock.AccessFSReadFile | run, true

@@ -150,6 +150,10 @@ func validateMount(s sandbox.Spec, i int, m sandbox.Mount) error {
 		if m.Source == "" || strings.IndexByte(m.Source, 0) >= 0 {
 			return wrong(field, "a link to nothing")
 		}
+	case sandbox.Seed:
+		if cover == nil || cover.Kind != sandbox.Scratch || cover.Access != sandbox.ReadWrite || cover.Target == m.Target {
+			return wrong(field, "a file for the session to change can be made in a writable scratch directory only")
+		}
 	default:
 		return wrong(field, "unknown kind %d", m.Kind)
 	}

@@ -40,6 +40,8 @@ func TestValidate(t *testing.T) {
 		{mount(sandbox.Mount{Kind: sandbox.Text, Target: "/x", Access: sandbox.ReadWrite}), "a text is read-only"},
 		{mount(sandbox.Mount{Kind: sandbox.Link, Target: "/x"}), "a link to nothing"},
 		{mount(sandbox.Mount{Kind: sandbox.Link, Source: "a", Target: "/usr/x"}), "cannot be made in /usr"},
+		{mount(sandbox.Mount{Kind: sandbox.Seed, Target: "/x"}), "in a writable scratch directory only"},
+		{mount(sandbox.Mount{Kind: sandbox.Seed, Target: "/home/u/repo/x"}), "in a writable scratch directory only"},
 		{mount(sandbox.Mount{Kind: 9, Target: "/x"}), "unknown kind"},
 		{mount(sandbox.Mount{Kind: sandbox.Bind, Source: "/a", Target: "/x", Access: 9}), "unknown access"},
 		{protect(sandbox.Protection{Path: "/usr/bin", Guard: sandbox.Freeze}), "in no writable mount"},

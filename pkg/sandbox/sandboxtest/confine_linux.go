@@ -46,6 +46,8 @@ func testMounts(t *testing.T, s *suite) {
 	spec.Mounts = append(spec.Mounts,
 		sandbox.Mount{Kind: sandbox.Text, Target: "/etc/given", Content: []byte(text), Mode: 0o400},
 		sandbox.Mount{Kind: sandbox.Link, Source: "/etc/given", Target: "/etc/pointer"},
+		sandbox.Mount{Kind: sandbox.Seed, Target: p.home + "/.own/deep/seed", Content: []byte(text)},
+		sandbox.Mount{Kind: sandbox.Seed, Target: p.home + "/.own/second", Content: []byte("2"), Mode: 0o640},
 		sandbox.Mount{Kind: sandbox.Scratch, Target: "/small", Access: sandbox.ReadWrite, Size: 1 << 20, Mode: 0o777, NoExec: true},
 		sandbox.Mount{Kind: sandbox.Bind, Source: "/no/such/thing", Target: "/nowhere", Optional: true},
 	)
@@ -55,6 +57,12 @@ func testMounts(t *testing.T, s *suite) {
 	}
 	if got := b.sh("/", "cat '"+shared+"/f'"); got != "data" {
 		t.Errorf("bind holds %q", got)
+	}
+	// B44: what the session is given for itself it may change in every way.
+	script := `cd && cat .own/deep/seed && stat -c %a .own .own/deep .own/deep/seed .own/second && stat -c %u .own/deep .own/deep/seed | uniq &&
+echo in place >>.own/deep/seed && chmod 600 .own/deep/seed && echo new >.own/deep/n && mv .own/deep/n .own/deep/seed && cat .own/deep/seed && rm -r .own`
+	if got, want := b.sh("/", script), text+fmt.Sprintf("700\n700\n600\n640\n%d\nnew\n", p.id.UID); got != want {
+		t.Errorf("B44: a file of its own: %q, want %q", got, want)
 	}
 	for what, script := range map[string]string{
 		"write into a read-only bind":    "echo x > " + shared + "/f",

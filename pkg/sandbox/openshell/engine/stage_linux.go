@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -221,6 +222,8 @@ func (st *stage) one(name string, m sandbox.Mount) error {
 			return nil // the image's own, empty as every container's is
 		}
 		return st.scratch(name, m)
+	case sandbox.Seed:
+		return st.seed(m)
 	case sandbox.Text:
 		mode := m.Mode
 		if mode == 0 {
@@ -241,6 +244,38 @@ func (st *stage) one(name string, m sandbox.Mount) error {
 	}
 	st.add(m.Source, m.Target, m.Access)
 	return nil
+}
+
+// seed writes a file into a scratch directory that is staged already.
+func (st *stage) seed(m sandbox.Mount) error {
+	over := st.covering(m.Target)
+	if over == nil || !under(over.Source, filepath.Join(st.dir, "scratch")) {
+		return &MountError{m.Target, "there is no directory of the stage that it could lie in", ""}
+	}
+	at := over.Source
+	parts := strings.Split(strings.TrimPrefix(m.Target[len(over.Target):], "/"), "/")
+	for _, part := range parts[:len(parts)-1] {
+		at = filepath.Join(at, part)
+		if err := os.Mkdir(at, 0o700); errors.Is(err, fs.ErrExist) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		if err := st.give(at, 0o700); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(at, parts[len(parts)-1]), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	if _, err := f.Write(m.Content); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	return st.give(f.Name(), cmp.Or(m.Mode, 0o600))
 }
 
 func (st *stage) scratch(name string, m sandbox.Mount) error {
