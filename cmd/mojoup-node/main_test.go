@@ -118,7 +118,7 @@ func setup(env *testscript.Env) error {
 	env.Vars = append(env.Vars,
 		"MOJOUP_CONFIG="+env.WorkDir+"/etc/node.toml", "MOJOUP_STATE_DIR="+env.WorkDir+"/state",
 		"MOJOUP_RUNTIME_DIR="+run, "HOME="+env.WorkDir+"/home", "XDG_STATE_HOME="+env.WorkDir+"/register", "NO_COLOR=1", "LANG=C.UTF-8",
-		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_NOSYSTEM=1", "MOJOUP_NODE_CONSOLE_LISTEN=off",
 	)
 	vars := append([]string(nil), env.Vars...)
 	env.Defer(func() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,6 +37,7 @@ type town struct {
 	program string
 	node    *exec.Cmd
 	log     *said
+	page    string // the setting; empty means none
 }
 
 // said is what a process writes, to be read while it runs.
@@ -107,7 +109,7 @@ func (w *town) git(dir string, args ...string) {
 // command is the program as somebody calls it in their own repository.
 func (w *town) command(uid int, args ...string) *exec.Cmd {
 	cmd := exec.Command(w.program, args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "NO_COLOR=1", "HOME=" + w.home(uid), "MOJOUP_RUNTIME_DIR=" + filepath.Join(w.dir, "run")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "NO_COLOR=1", "MOJOUP_NODE_CONSOLE_LISTEN=" + cmp.Or(w.page, "off"), "HOME=" + w.home(uid), "MOJOUP_RUNTIME_DIR=" + filepath.Join(w.dir, "run")}
 	if uid == 0 {
 		cmd.Env = append(cmd.Env, "MOJOUP_CONFIG="+filepath.Join(w.dir, "etc/node.toml"), "MOJOUP_STATE_DIR="+filepath.Join(w.dir, "state"))
 		cmd.Dir = w.dir

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -16,6 +17,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/internal/people"
 	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
@@ -59,7 +61,8 @@ func serveSystem(ctx context.Context, p Process) error {
 		}
 		return now.List(config.PeopleAllow), nil
 	}
-	o.Status = h.systemStatus(ctx)
+	o.Status, o.Checks = h.systemStatus(ctx)
+	o.Page = console.OpenPage(h.settings.String(config.ConsoleListen))
 	o.Ready = func() {
 		tellReady(p, readyWord)
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
@@ -97,24 +100,29 @@ func (h here) peopleOptions(log *slog.Logger) people.Options {
 }
 
 // systemStatus is what root is told of the node itself, with a verdict on the
-// machine that is found out once.
-func (h here) systemStatus(ctx context.Context) func() api.Status {
-	since, found := time.Now(), make(chan api.Verdict, 1)
+// machine that is found out once, and with what it rests on.
+func (h here) systemStatus(ctx context.Context) (func() api.Status, func() api.Checks) {
+	since := time.Now()
+	var found atomic.Pointer[capability.Report]
 	go func() {
 		report := capability.Examine(ctx, capability.ThisHost(capability.Options{}), h.engine())
-		found <- node.ShowVerdict(report.Verdict, h.settings.Bool(config.RolesSandbox))
+		found.Store(&report)
 	}()
-	return func() api.Status {
+	status := func() api.Status {
 		s := api.Status{
 			Node:    api.Node{Running: true, PID: os.Getpid(), Since: since, Version: buildVersion(), Socket: h.paths.Socket(), System: true},
 			Verdict: api.Verdict{Engine: string(h.engine()), Sentence: node.StillExamined, Pending: true},
 		}
-		select {
-		case s.Verdict = <-found:
-			found <- s.Verdict
-		default:
+		if r := found.Load(); r != nil {
+			s.Verdict = node.ShowVerdict(r.Verdict, h.settings.Bool(config.RolesSandbox))
 		}
 		return s
+	}
+	return status, func() api.Checks {
+		if r := found.Load(); r != nil {
+			return node.ShowChecks(*r)
+		}
+		return api.Checks{}
 	}
 }
 
@@ -186,7 +194,10 @@ func serveAs(ctx context.Context, p Process, d *people.Deputy) error {
 			return capability.Examine(ctx, capability.ThisHost(capability.Options{}), e)
 		},
 		Linger: d.Hello.Linger, Listener: d.Listener(), Ready: d.Ready,
-		Deputy: &node.Deputy{Door: d, Socket: d.Hello.Socket, Private: d.Hello.Private, Retire: d.Retire},
+		Deputy: &node.Deputy{
+			Door: d, Socket: d.Hello.Socket, Private: d.Hello.Private, Retire: d.Retire,
+			Visitors: d.Visitors(), Page: d.Hello.Page, PagePorts: d.Hello.PagePorts,
+		},
 	})
 	if err != nil {
 		return err

@@ -74,6 +74,11 @@ func showStatus(p Process, s api.Status, asJSON bool) error {
 		pen.printf("node: not running (start it with `mojoup-node serve`; `mojoup-node run` starts one by itself)\n")
 	}
 	pen.printf("socket: %s\n", visible(s.Node.Socket))
+	if s.Node.Page != "" {
+		pen.printf("page: %s\n", visible(s.Node.Page))
+	} else if s.Node.NoPage != "" {
+		pen.printf("page: none: %s\n", visible(s.Node.NoPage))
+	}
 	if s.Node.Refused != "" {
 		pen.printf("system node: %s\n", visible(s.Node.Refused))
 	}

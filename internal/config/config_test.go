@@ -295,7 +295,7 @@ func TestB97_WrongValuesAreRefused(t *testing.T) {
 		{FilesMounts, []string{`"/a"`, "[1]", `[""]`, `["/a", 2]`}, []string{",", "[1]", `[""]`, "[\"/a\"]\nnode.roles.sandbox = true"}, "texts separated by commas"},
 		{FilesMounts, []string{`["a"]`, `["~root/x"]`, `["/a/../b"]`, `["~/../x"]`, `["~"]`}, []string{"a", "/a,b", "/a/"}, "absolute paths"},
 		{SandboxImage, []string{"1", "true", "[]"}, []string{"a\x00b", "\xff"}, "text in UTF-8"},
-		{ConsoleListen, []string{`"7717"`, `":7717"`, `"127.0.0.1:"`, `"127.0.0.1:http"`, `"127.0.0.1:0"`, `"127.0.0.1:65536"`}, []string{"", "localhost"}, "an address and a port"},
+		{ConsoleListen, []string{`"7717"`, `":7717"`, `"127.0.0.1:"`, `"127.0.0.1:http"`, `"0.0.0.0:7717"`, `"10.0.0.1:7717"`, `"[::]:7717"`, `"127.0.0.1:65536"`}, []string{"", "localhost", "localhost:7717"}, "stays on this machine"},
 		{"node.hub.url", []string{`"http://hub.example"`, `"hub.example"`, `"https://u:p@hub.example"`, `"https://"`}, []string{"https:hub"}, "https://"},
 		{"node.archive.url", []string{`"/srv/archive"`, `"https://x"`, `"file://"`}, nil, "file:// or s3://"},
 		{"node.hub.token_file", []string{`"token"`, `"/a/../b"`}, nil, "an absolute path"},

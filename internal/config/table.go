@@ -2,13 +2,13 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/console"
 )
 
 // variablePrefix begins the names of the variables that override settings.
@@ -151,8 +151,8 @@ func nodeSettings() []Setting {
 			Sentence: "How long the hub's last good answer holds while it cannot be asked. Afterwards no session that needs it starts."},
 		{Key: OpenShellGateway, Kind: String, Restart: true,
 			Sentence: "OpenShell gateway of engine `docker`; empty means the one that the OpenShell command uses."},
-		{Key: ConsoleListen, Kind: String, Default: "127.0.0.1:7717", Restart: true, Later: notYet, check: hostPort,
-			Sentence: "Address and port of the console."},
+		{Key: ConsoleListen, Kind: String, Default: "127.0.0.1:7717", Restart: true, check: pageAddress,
+			Sentence: "Where the node page is shown to browsers on this machine, as http://mojoup-node.localhost with that port: 127.0.0.1 or [::1] and a port, 0 for one that is free; `off` for no page. `mojoup-node status` shows the address."},
 		{Key: "node.archive.url", Kind: String, Restart: true, Later: notYet, check: link("file", "s3"),
 			Sentence: "Where records and archives are kept, `file://` or `s3://`; empty means the state directory."},
 	}
@@ -246,11 +246,12 @@ func people(data any) string {
 	return ""
 }
 
-// hostPort wants an address and a port.
-func hostPort(data any) string {
-	host, port, err := net.SplitHostPort(data.(string))
-	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
-		return "an address and a port, for example 127.0.0.1:7717"
+// pageAddress wants a place for the node page: on this machine alone, since there
+// is no TLS, and where the name of the page leads.
+func pageAddress(data any) string {
+	text := data.(string)
+	if _, err := console.ParsePageAddress(text); err != nil && text != console.PageOff {
+		return "127.0.0.1 or [::1] with a port, for example 127.0.0.1:7717, or " + console.PageOff + ": the page has no TLS and stays on this machine"
 	}
 	return ""
 }

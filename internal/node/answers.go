@@ -36,12 +36,14 @@ func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error)
 	for _, e := range entries {
 		left = append(left, strings.TrimSpace(fmt.Sprintf("session %s: %s %s", e.Session, e.Kind, e.Path)))
 	}
+	url, why := n.page.shown()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return api.Status{
 		Node: api.Node{
 			Running: true, PID: os.Getpid(), Since: n.since, Version: n.o.Version,
 			Socket: n.socket(), Linger: n.o.Linger > 0 && n.o.Deputy == nil, System: n.o.Deputy != nil,
+			Page: url, NoPage: why,
 		},
 		Verdict:  n.verdict(),
 		Sessions: slices.DeleteFunc(n.liveLocked(), waits),

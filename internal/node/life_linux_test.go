@@ -447,7 +447,7 @@ func TestTrust(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(w.repo, ".mojoup", "policy.json"), []byte(`{"version": 1, "network": {"rules": [{"hosts": ["a.x.example"]}]}}`), 0o644))
 		o := w.options(t, newStub())
 		var err error
-		o.Settings, err = config.Origin{Environ: []string{"MOJOUP_NODE_POLICY_TRUST=" + trust}}.Load()
+		o.Settings, err = config.Origin{Environ: append(noPage, "MOJOUP_NODE_POLICY_TRUST="+trust)}.Load()
 		must(t, err)
 		r := w.serve(t, o)
 		end, _ := w.whole(t, r.client, "true")

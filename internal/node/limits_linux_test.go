@@ -20,7 +20,7 @@ func TestLimitsAreTheSmallerOnes(t *testing.T) {
 		for i := range environ {
 			environ[i] = "MOJOUP_NODE_SANDBOX_LIMITS_" + environ[i]
 		}
-		c, err := config.Origin{Environ: environ}.Load()
+		c, err := config.Origin{Environ: append(environ, noPage...)}.Load()
 		must(t, err)
 		return c
 	}
@@ -56,7 +56,7 @@ func TestB69_EndsSayWhichLimit(t *testing.T) {
 	w := newWorld(t)
 	o := w.options(t, nativeEngine(t))
 	var err error
-	o.Settings, err = config.Origin{Environ: []string{"MOJOUP_NODE_SANDBOX_LIMITS_MEMORY=64MiB"}}.Load()
+	o.Settings, err = config.Origin{Environ: append(noPage, "MOJOUP_NODE_SANDBOX_LIMITS_MEMORY=64MiB")}.Load()
 	must(t, err)
 	r := w.serve(t, o)
 	for name, c := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/user"
 	"strconv"
@@ -79,6 +80,12 @@ type Deputy struct {
 	Socket string
 	// Private are the system node's own files and directories.
 	Private []string
+	// Visitors are connections to the system node's page that this person has
+	// made, as *console.Visitor; nil where it has none. Page is its address.
+	Visitors net.Listener
+	Page     string
+	// PagePorts are where it listens.
+	PagePorts []netip.AddrPort
 	// Retire is asked before a node that has lingered ends: false means that
 	// somebody is on the way to it.
 	Retire func(ctx context.Context) bool
@@ -92,6 +99,7 @@ type Node struct {
 	proxy      *egress.Proxy
 	guards     *guardwatch.Watcher
 	sockets    *hostsocket.Watcher
+	page       *page
 	door       Door
 	uid        int
 	user       *user.User
@@ -170,6 +178,7 @@ func (n *Node) Serve(ctx context.Context) error {
 	defer n.store.Close()
 	defer n.takeLeave(context.WithoutCancel(ctx))
 	defer n.guards.Close()
+	defer n.page.close()
 	if err := n.repair(ctx); err != nil {
 		return err
 	}
@@ -213,8 +222,10 @@ func (n *Node) open(ctx context.Context) (err error) {
 	}
 	n.vault, n.book = vault.New(n.o.Paths.State), secrets.NewBook()
 	n.guards, n.sockets = guardwatch.New(n.log), hostsocket.New(n.log)
-	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes(config.NetworkPrivate)})
+	n.page = n.openPage()
+	n.proxy, err = egress.New(egress.Options{Logger: n.log, Private: n.o.Settings.Prefixes(config.NetworkPrivate), Own: n.page.ports()})
 	if err != nil {
+		n.page.close()
 		_ = n.store.Close()
 	}
 	return err
@@ -289,6 +300,11 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 			end(fmt.Errorf("serving the socket: %w", err))
 		}
 	})
+	parts.Go(func() {
+		if err := n.page.serve(ctx); err != nil {
+			n.log.Error("the node goes on without its page", "err", err)
+		}
+	})
 	parts.Go(func() { n.examine(ctx) })
 	parts.Go(func() { n.sweepLater(ctx) })
 	parts.Go(func() { n.keep(ctx) })
@@ -309,6 +325,7 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	answering, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
 	srv.Shutdown(answering)
+	n.page.server.Close()
 	parts.Wait()
 	close(unwritten)
 	writer.Wait()

@@ -92,7 +92,7 @@ func TestFailuresAreShown(t *testing.T) {
 	must(t, closed.Close())
 	o := w.options(t, e)
 	o.Times = brisk
-	o.Settings, err = config.Origin{Environ: []string{"MOJOUP_NODE_NETWORK_PRIVATE=127.0.0.0/8"}}.Load()
+	o.Settings, err = config.Origin{Environ: append(noPage, "MOJOUP_NODE_NETWORK_PRIVATE=127.0.0.0/8")}.Load()
 	must(t, err)
 	r := w.serve(t, o)
 	a := w.ask(t, r.client, api.RunRequest{

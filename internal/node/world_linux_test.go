@@ -85,8 +85,11 @@ func (w world) options(t *testing.T, e sandbox.Engine) Options {
 	return o
 }
 
+// noPage keeps nodes of tests from a place that they would all want.
+var noPage = []string{"MOJOUP_NODE_CONSOLE_LISTEN=off"}
+
 func (w world) bareOptions(e sandbox.Engine) (Options, error) {
-	settings, err := config.Origin{File: w.paths.Config}.Load()
+	settings, err := config.Origin{File: w.paths.Config, Environ: noPage}.Load()
 	return Options{
 		Paths: w.paths, Settings: settings, Version: "test",
 		Engines: map[string]sandbox.Engine{"native": e, "process": process.New(process.Options{})},

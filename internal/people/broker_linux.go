@@ -33,9 +33,11 @@ type Options struct {
 	// Allow is who may use the node beside root, in the form of the setting. It
 	// is asked for each connection.
 	Allow   func() ([]string, error)
-	Status  func() api.Status // what is known without the deputies: node and verdict
-	Linger  time.Duration     // of deputies
-	Ready   func()            // called once connections are taken; may be nil
+	Status  func() api.Status  // what is known without the deputies: node and verdict
+	Checks  func() api.Checks  // the same of what the checks found; nil where there is no page
+	Page    *console.PagePlace // of the node page; nil for none
+	Linger  time.Duration      // of deputies
+	Ready   func()             // called once connections are taken; may be nil
 	Logger  *slog.Logger
 	Patient time.Duration // how long a deputy may take to end; 0: a minute
 }
@@ -47,6 +49,8 @@ type Broker struct {
 	places *places
 	groups *cgroup.Host
 	own    *queued // connections of root's that the broker answers itself
+	page   *console.PageServer
+	visits *queued // connections to the page that the broker answers itself
 	tasks  sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows
@@ -64,7 +68,9 @@ func New(o Options) (*Broker, error) {
 	if o.Patient == 0 {
 		o.Patient = time.Minute
 	}
-	return &Broker{o: o, log: o.Logger, deputies: map[int]*deputy{}, pending: map[int]int{}, own: newQueued(o.Listener.Addr())}, nil
+	b := &Broker{o: o, log: o.Logger, deputies: map[int]*deputy{}, pending: map[int]int{}, own: newQueued(o.Listener.Addr()), visits: newQueued(o.Listener.Addr())}
+	b.page = console.NewPageServer(console.PageOptions{Node: overview{b}, Logger: o.Logger})
+	return b, nil
 }
 
 // errAsked ends a broker on root's request.
@@ -94,6 +100,12 @@ func (b *Broker) Serve(ctx context.Context) error {
 		}
 	})
 	parts.Go(func() { b.accept(ctx, end) })
+	parts.Go(func() { b.welcome(ctx) })
+	parts.Go(func() {
+		if err := b.page.Serve(b.visits); err != nil {
+			b.log.Error("the node goes on without its page", "err", err)
+		}
+	})
 	b.mend(ctx)
 	if b.o.Ready != nil {
 		b.o.Ready()
@@ -105,6 +117,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	answering, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
 	srv.Shutdown(answering)
+	b.page.Close()
 	parts.Wait()
 	b.log.Info("system node ends", "because", cause)
 	if errors.Is(cause, errAsked) || errors.Is(cause, context.Canceled) {
@@ -128,20 +141,34 @@ func (b *Broker) accept(ctx context.Context, end context.CancelCauseFunc) {
 			}
 			return
 		}
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED) {
-			b.log.Warn("taking a connection", "err", err)
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
+		if b.pause(ctx, err) {
 			continue
 		}
 		if err != nil {
 			end(fmt.Errorf("serving the socket: %w", err))
 			return
 		}
-		b.take(ctx, conn)
+		if uc, ok := conn.(*net.UnixConn); ok {
+			c, known := callerOf(uc)
+			b.take(c, known, uc, func() { b.see(ctx, uc, c, known) })
+		} else {
+			_ = conn.Close()
+		}
 	}
+}
+
+// pause waits after an error that another connection may not meet, and reports
+// whether it was one.
+func (b *Broker) pause(ctx context.Context, err error) bool {
+	if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) && !errors.Is(err, unix.ECONNABORTED) {
+		return false
+	}
+	b.log.Warn("taking a connection", "err", err)
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return true
 }
 
 // mostPending is how many connections of one person may wait for their deputy,
@@ -150,8 +177,7 @@ const mostPending = 64
 
 // take sees to one connection in a goroutine of its own, unless that person has
 // many already: then it is closed at once.
-func (b *Broker) take(ctx context.Context, conn net.Conn) {
-	c, known := callerOf(conn)
+func (b *Broker) take(c caller, known bool, conn net.Conn, see func()) {
 	uid := c.UID
 	if !known {
 		uid = -1
@@ -171,17 +197,12 @@ func (b *Broker) take(ctx context.Context, conn net.Conn) {
 				delete(b.pending, uid)
 			}
 		}()
-		b.see(ctx, conn, c, known)
+		see()
 	})
 }
 
 // see refuses a connection, or hands it over to whoever is to answer.
-func (b *Broker) see(ctx context.Context, conn net.Conn, c caller, known bool) {
-	uc, ok := conn.(*net.UnixConn)
-	if !ok {
-		_ = conn.Close()
-		return
-	}
+func (b *Broker) see(ctx context.Context, uc *net.UnixConn, c caller, known bool) {
 	err := b.admit(c, known)
 	switch {
 	case err != nil:
@@ -217,9 +238,15 @@ func (b *Broker) admit(c caller, known bool) error {
 		Hint: fmt.Sprintf("root may allow it: `mojoup-node config set node.people.allow %s` (a list: those who are allowed already belong in it)", name)}
 }
 
+// handable is a connection that has a descriptor.
+type handable interface {
+	File() (*os.File, error)
+	Close() error
+}
+
 // hand gives a connection to a person's deputy, which is started where there is
 // none.
-func (b *Broker) hand(ctx context.Context, who Person, conn *net.UnixConn) error {
+func (b *Broker) hand(ctx context.Context, who Person, conn handable) error {
 	f, err := conn.File()
 	if err != nil {
 		return fmt.Errorf("handing a connection over: %w", err)

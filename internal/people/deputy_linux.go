@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/internal/admission"
+	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
@@ -29,14 +30,16 @@ type Deputy struct {
 	err       error
 	mayRetire chan bool // answers to retire
 
-	mu       sync.Mutex // guards what follows
-	arrived  *sync.Cond // of conns, or that there come no more
-	conns    []net.Conn
-	closed   bool
-	received int // connections ever
-	open     int // of them, those that are not closed yet
-	asks     map[string]*ask
-	order    []string // ids of asks by arrival
+	mu        sync.Mutex // guards what follows
+	arrived   *sync.Cond // of conns or visitors, or that there come no more
+	conns     []net.Conn // from the socket
+	visitors  []net.Conn // from the page
+	closed    bool       // the socket's listener
+	unvisited bool       // the page's
+	received  int        // connections ever
+	open      int        // of them, those that are not closed yet
+	asks      map[string]*ask
+	order     []string // ids of asks by arrival
 }
 
 // ask is one start at the door of the broker.
@@ -164,19 +167,31 @@ func (d *Deputy) end(why error) {
 }
 
 func (d *Deputy) connection(f *os.File) {
-	conn, err := connOf(f)
+	conn, err := net.FileConn(f)
+	_ = f.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.received++
-	if err != nil || d.closed {
-		if err == nil {
-			_ = conn.Close()
-		}
+	if err != nil {
 		return
 	}
-	d.open++
-	d.conns = append(d.conns, &counted{UnixConn: conn, d: d})
-	d.arrived.Signal()
+	switch conn := conn.(type) {
+	case *net.UnixConn:
+		if !d.closed {
+			d.open++
+			d.conns = append(d.conns, &counted{UnixConn: conn, d: d})
+			d.arrived.Broadcast()
+			return
+		}
+	case *net.TCPConn:
+		// Who made it is asked once more: a broker is root, and need not be right.
+		if !d.unvisited {
+			d.visitors = append(d.visitors, console.NewVisitor(conn))
+			d.arrived.Broadcast()
+			return
+		}
+	}
+	_ = conn.Close()
 }
 
 // counted is a connection that is open until it is closed.
@@ -195,40 +210,52 @@ func (c *counted) Close() error {
 	return c.UnixConn.Close()
 }
 
-// Listener yields the connections that are handed over.
-func (d *Deputy) Listener() net.Listener { return listener{d} }
+// Listener yields the connections to the socket that are handed over.
+func (d *Deputy) Listener() net.Listener {
+	return listener{d, &d.conns, &d.closed, &net.UnixAddr{Name: d.Hello.Socket, Net: "unix"}}
+}
 
-type listener struct{ d *Deputy }
+// Visitors yields those to the node page, as *[console.Visitor]. One that is open
+// is no reason to stay: a page is read in a moment.
+func (d *Deputy) Visitors() net.Listener {
+	return listener{d, &d.visitors, &d.unvisited, &net.TCPAddr{}}
+}
+
+// A listener takes from one of a deputy's lists; both are guarded by its mu.
+type listener struct {
+	d      *Deputy
+	conns  *[]net.Conn
+	closed *bool
+	addr   net.Addr
+}
 
 func (l listener) Accept() (net.Conn, error) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
-	for len(l.d.conns) == 0 && !l.d.closed {
+	for len(*l.conns) == 0 && !*l.closed {
 		l.d.arrived.Wait()
 	}
-	if l.d.closed {
+	if *l.closed {
 		return nil, net.ErrClosed
 	}
-	c := l.d.conns[0]
-	l.d.conns = l.d.conns[1:]
+	c := (*l.conns)[0]
+	*l.conns = (*l.conns)[1:]
 	return c, nil
 }
 
 func (l listener) Close() error {
 	l.d.mu.Lock()
-	defer l.d.mu.Unlock()
-	l.d.closed = true
-	for _, c := range l.d.conns {
-		_ = c.(*counted).UnixConn.Close()
-	}
-	l.d.conns = nil
+	left := *l.conns
+	*l.closed, *l.conns = true, nil
 	l.d.arrived.Broadcast()
+	l.d.mu.Unlock()
+	for _, c := range left {
+		_ = c.Close()
+	}
 	return nil
 }
 
-func (l listener) Addr() net.Addr {
-	return &net.UnixAddr{Name: l.d.Hello.Socket, Net: "unix"}
-}
+func (l listener) Addr() net.Addr { return l.addr }
 
 // Retire asks for leave to end. Yes means that no connection is on the way: the
 // broker has handed over no more than have come, all of them are closed, and it

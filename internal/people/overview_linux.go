@@ -71,6 +71,7 @@ func (d *deputy) named(lines []string) []string {
 // Status is the node, everybody's sessions and the queue.
 func (o overview) Status(ctx context.Context, _ console.Caller) (api.Status, error) {
 	s := o.b.o.Status()
+	s.Node.Page, s.Node.NoPage = o.b.shownPage()
 	s.Sessions, s.Repaired, s.Leftovers = []api.Session{}, []string{}, []string{}
 	var mu sync.Mutex
 	s.Unheard = each(o.b.live(), func(d *deputy, c *client.Client) error {

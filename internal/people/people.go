@@ -17,6 +17,7 @@
 package people
 
 import (
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -82,7 +83,10 @@ type Hello struct {
 	Private  []string      `json:"private"`  // the system node's own directories
 	Settings []string      `json:"settings"` // as variables, KEY=VALUE
 	Linger   time.Duration `json:"linger"`
-	Tidy     bool          `json:"tidy,omitempty"` // only undo what a dead one left
+	// Page is the address of the node page, PagePorts where it listens.
+	Page      string           `json:"page,omitempty"`
+	PagePorts []netip.AddrPort `json:"pagePorts,omitempty"`
+	Tidy      bool             `json:"tidy,omitempty"` // only undo what a dead one left
 }
 
 // Person is a user of this machine.

@@ -167,10 +167,14 @@ func (d *deputy) prepare() (*cgroup.Group, Hello, error) {
 	if err != nil {
 		d.log.Warn("limits of this person will be weaker", "err", err)
 	}
-	return group, Hello{
+	hello := Hello{
 		Person: d.who, State: state, Runtime: runtime, Config: o.Config, Socket: o.Socket,
 		Private: o.Private, Settings: o.Settings, Linger: o.Linger,
-	}, nil
+	}
+	if hello.Page, _ = d.b.shownPage(); o.Page != nil {
+		hello.PagePorts = o.Page.Ports()
+	}
+	return group, hello, nil
 }
 
 // groupName is the same at every start, so that what a dead deputy left is

@@ -203,6 +203,7 @@ func (r *rig) environ() []string {
 		"MOJOUP_STATE_DIR=" + filepath.Join(r.dir, "state"),
 		"MOJOUP_RUNTIME_DIR=" + filepath.Join(r.dir, "run"),
 		"MOJOUP_NODE_NETWORK_PRIVATE=127.0.0.0/8",
+		"MOJOUP_NODE_CONSOLE_LISTEN=127.0.0.1:0",
 	}, r.env...)
 }
 

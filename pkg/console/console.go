@@ -239,7 +239,7 @@ func (h handler) problem(err error) *api.Problem {
 
 func status(p *api.Problem) int {
 	switch {
-	case p.Code == "not-a-client" || p.Code == "not-allowed" || p.Code == api.CodeNotServed:
+	case p.Code == "not-a-client" || p.Code == "caller-unknown" || p.Code == "not-allowed" || p.Code == api.CodeNotServed:
 		return http.StatusForbidden
 	case p.Code == "unknown-request" || p.Code == api.CodeUnknownSession:
 		return http.StatusNotFound

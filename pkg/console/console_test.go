@@ -83,7 +83,7 @@ func TestOnlyOurClients(t *testing.T) {
 		"an origin":      {"unix", fine + "Origin: http://evil.x.example\r\n", 403, "not-a-client"},
 		"a null origin":  {"unix", fine + "Origin: null\r\n", 403, "not-a-client"},
 		"a referer":      {"unix", fine + "Referer: http://mojoup-node/\r\n", 403, "not-a-client"},
-		"over TCP":       {"tcp", fine, 500, "caller-unknown"},
+		"over TCP":       {"tcp", fine, 403, "caller-unknown"},
 		"unknown path":   {"unix", "GET /v2/status HTTP/1.1\r\nHost: mojoup-node\r\n", 404, "unknown-request"},
 		"wrong method":   {"unix", "DELETE /v1/status HTTP/1.1\r\nHost: mojoup-node\r\n", 404, "unknown-request"},
 		"other protocol": {"unix", "POST /v1/run HTTP/1.1\r\nHost: mojoup-node\r\nUpgrade: mojoup-session/9\r\nConnection: Upgrade\r\n", 400, "protocol"},

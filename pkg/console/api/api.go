@@ -68,6 +68,10 @@ type Node struct {
 	// Refused is why the system node was not asked, where that is what a
 	// person would have asked next.
 	Refused string `json:"refused,omitempty"`
+	// Page is the address of the node page, for a browser on this machine, or
+	// NoPage why there is none where one was to be.
+	Page   string `json:"page,omitempty"`
+	NoPage string `json:"noPage,omitempty"`
 }
 
 // Verdict is the answer to "can this machine sandbox agents?".
@@ -81,6 +85,31 @@ type Verdict struct {
 	Note     string `json:"note,omitempty"`   // for example "not offered: set node.roles.sandbox"
 	// Pending is true while the checks of this start still run.
 	Pending bool `json:"pending,omitempty"`
+}
+
+// Checks is what was found out about this machine, as the node page shows it.
+type Checks struct {
+	At      time.Time // zero while the checks of this start still run
+	Engines []EngineLine
+	Checks  []Check
+}
+
+// EngineLine says of one engine whether it can sandbox agents here.
+type EngineLine struct {
+	Engine string
+	Able   bool
+	Known  bool   // false where that could not be found out
+	Reason string // of the first check that did not pass
+}
+
+// Check is one question about the machine.
+type Check struct {
+	Title  string
+	State  string // as it counts here: ok, warn, fail, unknown, skipped
+	Found  string
+	Needed string
+	Mend   string
+	Reason string // for the verdict
 }
 
 // Session is one session, live or past.
