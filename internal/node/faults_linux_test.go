@@ -29,6 +29,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/enginetest"
 )
 
 // limited asks for a session that has everything outside that one can have.
@@ -77,11 +78,11 @@ const diesAt, diesRuntime, diesState, diesRepo = "MOJOUP_TEST_DIES_AT", "MOJOUP_
 
 // doomed serves until it reaches the step; then it is gone.
 func doomed() int {
-	e, err := native.New(native.Options{})
+	w := world{}
+	w.paths.Runtime, w.paths.State = os.Getenv(diesRuntime), os.Getenv(diesState)
+	w.paths.Config = filepath.Join(w.paths.State, "none")
+	e, err := doomedEngine(w.paths.State)
 	if err == nil {
-		w := world{}
-		w.paths.Runtime, w.paths.State = os.Getenv(diesRuntime), os.Getenv(diesState)
-		w.paths.Config = filepath.Join(w.paths.State, "none")
 		var o Options
 		if o, err = w.bareOptions(e); err == nil {
 			o.Ready = func() { fmt.Println("ready") }
@@ -96,6 +97,14 @@ func doomed() int {
 	return 1
 }
 
+func doomedEngine(state string) (sandbox.Engine, error) {
+	if enginetest.Named(os.Getenv) {
+		e, err := enginetest.Open(state, os.Getenv)
+		return ordinary{e}, err
+	}
+	return native.New(native.Options{})
+}
+
 func die() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
@@ -106,7 +115,7 @@ func die() {
 func (w world) doomedNode(t *testing.T, step string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), diesAt+"="+step, diesRuntime+"="+w.paths.Runtime, diesState+"="+w.paths.State, diesRepo+"="+w.repo)
+	cmd.Env = append(append(os.Environ(), w.double...), diesAt+"="+step, diesRuntime+"="+w.paths.Runtime, diesState+"="+w.paths.State, diesRepo+"="+w.repo)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	must(t, err)
@@ -324,7 +333,7 @@ func (w world) cleanBehind(t *testing.T, r *running, engine sandbox.Engine, befo
 	}
 	r.end()
 	must(t, r.wait(t))
-	left, err := residue.Look(t.Context(), residue.Options{Paths: w.paths, OwnOnly: true, Engines: map[string]sandbox.Engine{"native": engine}})
+	left, err := residue.Look(t.Context(), residue.Options{Paths: w.paths, OwnOnly: true, Engines: enginesWith(engine)})
 	must(t, err)
 	if len(left.Left) > 0 || len(left.Unknown) > 0 {
 		t.Errorf("left: %+v, unknown: %q", left.Left, left.Unknown)

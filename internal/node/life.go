@@ -300,6 +300,9 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	}
 	exit, err := l.attend(ctx, box, proc)
 	l.hit(exit)
+	if err == nil && exit.Signal == int(syscall.SIGKILL) && exit.Limit == "" {
+		err = endOf(ctx, box)
+	}
 	return exit.Code, err
 }
 
@@ -367,7 +370,7 @@ func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Pro
 		case <-grace:
 			return sandbox.Exit{}, context.Cause(ctx)
 		case <-box.Done():
-			return lastExit(waited)
+			return lastExit(ctx, box, waited)
 		}
 	}
 }
@@ -378,13 +381,31 @@ type ended struct {
 }
 
 // lastExit is the command's exit where it came just before its sandbox ended.
-func lastExit(waited <-chan ended) (sandbox.Exit, error) {
+func lastExit(ctx context.Context, box sandbox.Sandbox, waited <-chan ended) (sandbox.Exit, error) {
 	select {
 	case e := <-waited:
 		return e.exit, e.err
 	case <-time.After(time.Second):
-		return sandbox.Exit{}, fault.CannotRun("the sandbox ended before its command")
+		return sandbox.Exit{}, cmp.Or(endOf(ctx, box), error(fault.CannotRun("the sandbox ended before its command")))
 	}
+}
+
+// whyWithin bounds the question why a sandbox has ended.
+const whyWithin = 10 * time.Second
+
+// endOf says why a sandbox has ended that nobody here ended, or nil.
+func endOf(ctx context.Context, box sandbox.Sandbox) error {
+	ender, ok := box.(sandbox.Ender)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whyWithin)
+	defer cancel()
+	why := ender.Why(ctx)
+	if why == nil {
+		return nil
+	}
+	return fault.CannotRun("the sandbox ended before its command: %w", why)
 }
 
 // move writes a new state down, then shows it.

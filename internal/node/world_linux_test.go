@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,8 @@ type world struct {
 	paths config.Paths
 	repo  string
 	stdin io.Reader // of what is asked for; nil is its end at once
+	// double is where a doomed node finds the double of a gateway, or nil.
+	double []string
 }
 
 func newWorld(t *testing.T) world {
@@ -89,12 +92,28 @@ func (w world) options(t *testing.T, e sandbox.Engine) Options {
 var noPage = []string{"MOJOUP_NODE_CONSOLE_LISTEN=off"}
 
 func (w world) bareOptions(e sandbox.Engine) (Options, error) {
-	settings, err := config.Origin{File: w.paths.Config, Environ: noPage}.Load()
-	return Options{
+	origin := config.Origin{File: w.paths.Config, Environ: noPage}
+	if e.Name() == "docker" {
+		origin.Environ = append(slices.Clip(noPage), "MOJOUP_NODE_SANDBOX_ENGINE=docker")
+	}
+	settings, err := origin.Load()
+	o := Options{
 		Paths: w.paths, Settings: settings, Version: "test",
-		Engines: map[string]sandbox.Engine{"native": e, "process": process.New(process.Options{})},
-		Examine: able,
-	}, err
+		Engines: enginesWith(e), Examine: able,
+	}
+	if e.Name() == "docker" {
+		o.Examine = ableDocker
+	}
+	return o, err
+}
+
+// enginesWith are the engines of a node beside the one that is tried, by name.
+func enginesWith(e sandbox.Engine) map[string]sandbox.Engine {
+	all := map[string]sandbox.Engine{e.Name(): e, "process": process.New(process.Options{})}
+	if o, ok := e.(ordinary); ok {
+		all["native"] = o.Native
+	}
+	return all
 }
 
 func nativeEngine(t *testing.T) sandbox.Engine {

@@ -105,6 +105,14 @@ type Teller interface {
 	Refusals() ([]Refusal, <-chan struct{})
 }
 
+// An Ender is a Sandbox that can find out why it has ended without its node's
+// doing.
+type Ender interface {
+	// Why says it in words that go on from "the sandbox ended". It is nil where
+	// the sandbox has not ended, or nobody knows.
+	Why(ctx context.Context) error
+}
+
 // A Process is one command inside a sandbox.
 type Process interface {
 	// Wait returns when the command itself has ended, however many of its

@@ -315,6 +315,7 @@ func (h *Held) Release(ctx context.Context) error {
 	for _, one := range slices.Backward(h.all) {
 		_, err := one.release(ctx)
 		errs = append(errs, err)
+		sandbox.Reached(ctx, "released "+one.path)
 	}
 	h.all = nil
 	return errors.Join(errs...)

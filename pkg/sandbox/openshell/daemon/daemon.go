@@ -76,6 +76,8 @@ type Container struct {
 	Addresses []netip.Addr // in every network
 	PID       int          // of its first process, as the host counts
 	OOM       bool         // its first process was killed for memory
+	Code      int          // with which its first process ended
+	Leaving   bool         // somebody is removing it
 	Shown     []string     // its environment and arguments, which everybody sees who may ask
 }
 
@@ -115,7 +117,8 @@ func (d *Daemon) inspect(ctx context.Context, id string) (Container, error) {
 	}
 	c := Container{ID: got.ID, Labels: got.Config.Labels, Shown: slices.Concat(got.Config.Env, got.Config.Entrypoint, got.Config.Cmd)}
 	if s := got.State; s != nil {
-		c.Running, c.PID, c.OOM = s.Running, s.Pid, s.OOMKilled
+		c.Running, c.PID, c.OOM, c.Code = s.Running, s.Pid, s.OOMKilled, s.ExitCode
+		c.Leaving = s.Status == container.StateRemoving || s.Dead
 	}
 	if got.NetworkSettings != nil {
 		for _, n := range got.NetworkSettings.Networks {
@@ -259,13 +262,28 @@ func (d *Daemon) Kill(ctx context.Context, id string) error {
 	return fmt.Errorf("ending the container: %w", err)
 }
 
-// Remove takes a container away, whatever runs in it.
+// Remove takes a container away, whatever runs in it, and whoever else is taking
+// it away.
 func (d *Daemon) Remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeWithin)
 	defer cancel()
-	err := d.c.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
-	if err == nil || errdefs.IsNotFound(err) {
-		return nil
+	beat := time.NewTicker(removeAgain)
+	defer beat.Stop()
+	for {
+		err := d.c.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil, errdefs.IsNotFound(err):
+			return nil
+		case !errdefs.IsConflict(err): // its removal is in progress, and says so
+			return fmt.Errorf("removing the container: %w", err)
+		}
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+			return fmt.Errorf("removing the container: %w", err)
+		}
 	}
-	return fmt.Errorf("removing the container: %w", err)
 }
+
+// removeAgain is how often it is asked whether somebody else's removal is done.
+const removeAgain = 50 * time.Millisecond

@@ -34,6 +34,7 @@ type box struct {
 	asked    bool           // the gateway may know it
 	ref      openshell.Ref
 	docker   string             // the container's id
+	first    int                // its first process, as the host counts
 	limited  error              // why the number of processes is not bounded
 	lacking  native.Arrangement // what could not be arranged
 
@@ -114,6 +115,7 @@ func (b *box) Remove(ctx context.Context) error {
 	var errs []error
 	if b.stage != nil {
 		errs = append(errs, removeStage(b.stage.dir))
+		sandbox.Reached(ctx, "unstaged")
 	}
 	// Only now: taken away under a running sandbox, a placeholder would take
 	// the protection of its path with it.
@@ -134,12 +136,14 @@ func (b *box) end(ctx context.Context) error {
 		if err := b.e.o.Docker.Kill(ctx, b.docker); err != nil {
 			b.log.Warn("ending the container before it is deleted", "error", err)
 		}
+		sandbox.Reached(ctx, "container ended")
 	}
 	if err := b.e.delete(ctx, b.client, b.spec.ID, b.ref); err != nil {
 		b.e.lost(b.client, err)
 		return err
 	}
 	b.deleted = true
+	sandbox.Reached(ctx, "deleted")
 	return nil
 }
 
@@ -162,6 +166,7 @@ func (e *Engine) delete(ctx context.Context, client openshell.Client, id string,
 	if err := client.Delete(ctx, ref); err != nil && !errors.Is(err, openshell.NotFound) {
 		return err
 	}
+	sandbox.Reached(ctx, "deletion asked for")
 	if err := client.Gone(ctx, ref); err != nil {
 		return err
 	}
@@ -220,6 +225,54 @@ func lastWord(text string) string {
 		return r
 	}, lines[len(lines)-1])
 	return last[:min(len(last), 300)]
+}
+
+var _ sandbox.Ender = (*box)(nil)
+
+// Why asks Docker what became of the container.
+func (b *box) Why(ctx context.Context) error {
+	if b.docker == "" || b.inside == nil {
+		return nil
+	}
+	beat := time.NewTicker(again)
+	defer beat.Stop()
+	for late := time.Now().Add(lingers); ; {
+		why, settled := b.fate(ctx)
+		if settled || time.Now().After(late) {
+			return why
+		}
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+			return why
+		}
+	}
+}
+
+// lingers is how long Docker may call a container running whose helper has ended.
+const lingers = 2 * time.Second
+
+// fate is what has become of the container by now, and whether that will stay.
+func (b *box) fate(ctx context.Context) (why error, settled bool) {
+	found, err := b.e.o.Docker.Containers(ctx, map[string]string{product.LabelID: b.ref.ID})
+	switch {
+	case err != nil:
+		return fmt.Errorf("nothing is known of its container: %w", err), true
+	case len(found) == 0, found[0].Leaving:
+		return errors.New("somebody else removed its container"), true
+	case found[0].Running && found[0].PID != b.first:
+		return errors.New("its container was started anew, and what ran in it is lost"), true
+	case found[0].OOM:
+		return errors.New("its container was killed for memory"), true
+	case !found[0].Running:
+		return fmt.Errorf("its container ended with %d, and not by this node", found[0].Code), true
+	}
+	select {
+	case <-b.inside.Done():
+		return errors.New("its helper was ended inside"), false
+	default:
+		return nil, true
+	}
 }
 
 // facts say what a sandbox of this Spec enforces once its check has passed.

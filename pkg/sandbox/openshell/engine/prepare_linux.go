@@ -99,6 +99,7 @@ func (b *box) open(ctx context.Context) (err error) {
 	if b.stage, err = b.e.newStage(b.spec); err != nil {
 		return err
 	}
+	sandbox.Reached(ctx, "stage made")
 	if err := b.e.programs(b.stage, b.way(product.InjectedProxy)); err != nil {
 		return err
 	}
@@ -114,6 +115,7 @@ func (b *box) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	sandbox.Reached(ctx, "staged")
 	return nil
 }
 
@@ -200,16 +202,19 @@ func (b *box) begin(ctx context.Context) error {
 		return err
 	}
 	b.ref = record.Ref
+	sandbox.Reached(ctx, "asked for")
 	conn, err := b.meet(ctx)
 	if err != nil {
 		return err
 	}
 	b.times.met = time.Now()
+	sandbox.Reached(ctx, "helper there")
 	inside, err := b.e.o.Native.Join(ctx, conn, b.spec, own)
 	if err != nil {
 		return err
 	}
 	b.inside = inside
+	sandbox.Reached(ctx, "sealed")
 	go func() {
 		<-inside.Done()
 		close(b.gone)
@@ -221,6 +226,7 @@ func (b *box) begin(ctx context.Context) error {
 		return err
 	}
 	b.limit(ctx)
+	sandbox.Reached(ctx, "way out open")
 	b.times.ready = time.Now()
 	b.times.log(b.log)
 	return nil
@@ -307,11 +313,14 @@ func (b *box) place(ctx context.Context) error {
 	if c.Labels[openshell.LabelSession] != b.spec.ID || c.Labels[openshell.LabelNode] != b.e.o.Node {
 		return fmt.Errorf("the container of sandbox %s bears the labels of another session", b.ref.Name)
 	}
-	b.docker = c.ID
+	b.docker, b.first = c.ID, c.PID
 	if b.client.Gateway().Generation == openshell.V00 {
 		b.listener.Admit(c.Addresses...)
 	}
-	return b.arranged(ctx, c)
+	sandbox.Reached(ctx, "container there")
+	err = b.arranged(ctx, c)
+	sandbox.Reached(ctx, "arranged")
+	return err
 }
 
 // spareThreads is room for what programs inside that are not the session's

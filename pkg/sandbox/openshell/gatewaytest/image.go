@@ -5,6 +5,8 @@ package gatewaytest
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -19,12 +21,13 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
-// imageName is the small image of the tests.
-const imageName = "mojoup-double-busybox:latest"
+// imageName is the small image of the tests, fitName the one that a session can
+// have.
+const imageName, fitName = "mojoup-double-busybox:latest", "mojoup-double-fit:latest"
 
 var (
-	imaging   sync.Mutex
-	imageMade bool
+	imaging sync.Mutex
+	imaged  = map[string]bool{}
 )
 
 // Docker ends a test where no Docker answers.
@@ -42,13 +45,20 @@ func Docker(t testing.TB) *client.Client {
 // Image makes a small image of a static busybox and answers its name: a shell
 // where the product wants bash, the directories that every system has, and no
 // working directory.
-func Image(t testing.TB) string {
+func Image(t testing.TB) string { return imported(t, imageName) }
+
+// Fit is like Image, and passes for a root of sessions: what else the product
+// wants is there by name. The double needs none of it.
+func Fit(t testing.TB) string { return imported(t, fitName, "usr/sbin/nft") }
+
+// imported makes an image once for all tests of a program.
+func imported(t testing.TB, name string, stubs ...string) string {
 	t.Helper()
 	docker := Docker(t)
 	imaging.Lock()
 	defer imaging.Unlock()
-	if imageMade {
-		return imageName
+	if imaged[name] {
+		return name
 	}
 	busybox, err := exec.LookPath("busybox")
 	kerneltest.Require(t, "busybox (Debian: busybox-static)", err)
@@ -60,7 +70,14 @@ func Image(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := docker.ImageImport(t.Context(), image.ImportSource{Source: rootfs(t, program, strings.Fields(string(applets))), SourceName: "-"}, imageName, image.ImportOptions{})
+	archive := rootfs(t, program, strings.Fields(string(applets)), stubs)
+	// Not made anew where it is there: each making leaves one without a name.
+	sum := fmt.Sprintf("%x", sha256.Sum256(archive))
+	if is, err := docker.ImageInspect(t.Context(), name); err == nil && is.Comment == sum {
+		imaged[name] = true
+		return name
+	}
+	answer, err := docker.ImageImport(t.Context(), image.ImportSource{Source: bytes.NewReader(archive), SourceName: "-"}, name, image.ImportOptions{Message: sum})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +85,11 @@ func Image(t testing.TB) string {
 	if text, err := io.ReadAll(answer); err != nil || strings.Contains(string(text), "error") {
 		t.Fatalf("import: %v %s", err, text)
 	}
-	imageMade = true
-	return imageName
+	imaged[name] = true
+	return name
 }
 
-func rootfs(t testing.TB, busybox []byte, applets []string) io.Reader {
+func rootfs(t testing.TB, busybox []byte, applets, stubs []string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -83,7 +100,7 @@ func rootfs(t testing.TB, busybox []byte, applets []string) io.Reader {
 		}
 		io.WriteString(w, content)
 	}
-	for _, dir := range []string{"bin", "etc", "lib", "usr", "usr/bin", "usr/lib", "var", "var/log", "proc", "sys", "dev", "run", "root", "home"} {
+	for _, dir := range []string{"bin", "etc", "lib", "usr", "usr/bin", "usr/sbin", "usr/lib", "var", "var/tmp", "var/log", "proc", "sys", "dev", "run", "root", "home"} {
 		add(tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}, "")
 	}
 	add(tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, "")
@@ -92,10 +109,13 @@ func rootfs(t testing.TB, busybox []byte, applets []string) io.Reader {
 		add(tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + a, Linkname: "busybox"}, "")
 	}
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "bin/bash", Mode: 0o755}, "#!/bin/sh\nexec /bin/sh \"$@\"\n")
+	for _, s := range stubs {
+		add(tar.Header{Typeflag: tar.TypeReg, Name: s, Mode: 0o755}, "#!/bin/sh\n")
+	}
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, "root:x:0:0:root:/root:/bin/sh\n")
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, "root:x:0:\n")
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return &b
+	return b.Bytes()
 }
