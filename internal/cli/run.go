@@ -170,7 +170,7 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 	}
 	req := api.RunRequest{
 		Directory: spelled(p, dir), Tool: o.tool, Command: o.command, Engine: o.engine,
-		Env: plan.CallerEnv(p.Environ()), RecordTerminal: o.record,
+		Env: plan.CallerEnv(p.Environ()), RecordTerminal: o.record, SignIns: signInPlaces(p),
 	}
 	if o.repo != "" {
 		if req.Repository, err = filepath.Abs(o.repo); err != nil {

@@ -21,6 +21,15 @@ func (c *Client) SetSecret(ctx context.Context, req api.SecretRequest) (api.Secr
 	return v, c.ask(ctx, "POST", "secrets", req, &v)
 }
 
+// SignIns says what the node finds of the sign-ins of the caller's tools. It may
+// have to ask a keyring.
+func (c *Client) SignIns(ctx context.Context, req api.SignInsRequest) (api.SignIns, error) {
+	ctx, cancel := context.WithTimeout(ctx, 4*AnswerWithin)
+	defer cancel()
+	var v api.SignIns
+	return v, c.ask(ctx, "POST", "signins", req, &v)
+}
+
 // RemoveSecret forgets one.
 func (c *Client) RemoveSecret(ctx context.Context, name string) error {
 	return c.ask(ctx, "DELETE", "secrets/"+url.PathEscape(name), nil, nil)

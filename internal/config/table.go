@@ -68,6 +68,7 @@ func (t table) lookup(key string) (Setting, error) {
 // Names of the settings that parts of the node ask for.
 const (
 	SandboxEngine      = "node.sandbox.engine"
+	SignInMode         = "node.signin.mode." // and the tool's name
 	RolesSandbox       = "node.roles.sandbox"
 	SandboxImage       = "node.sandbox.image"
 	OpenShellGateway   = "node.openshell.gateway"
@@ -166,8 +167,8 @@ func signInSettings() []Setting {
 		{"claude", "Claude Code"}, {"copilot", "Copilot CLI"}, {"codex", "Codex"}, {"opencode", "OpenCode"}, {"kilo", "Kilo Code"},
 	} {
 		out = append(out, Setting{
-			Key: "node.signin.mode." + tool.key, Kind: Enum, Default: "off", Allowed: []string{"standin", "lease", "hold", "copy", "off"}, Restart: true, Later: notYet,
-			Sentence: "How a session of " + tool.name + " gets the person's sign-in. All but `standin` and `off` put a real access token inside.",
+			Key: SignInMode + tool.key, Kind: Enum, Default: "standin", Allowed: []string{"standin", "lease", "hold", "copy", "off"}, Restart: true,
+			Sentence: "How a session of " + tool.name + " gets the person's sign-in. All but `standin` and `off` put a real access token inside; none puts a refresh token there.",
 		})
 	}
 	return out

@@ -71,7 +71,7 @@ func NotYet(e *policy.Effective) (notices []string) {
 		some bool
 	}{
 		{"files.mounts", len(e.Mounts) > 0},
-		{"signIns", len(e.SignIns) > 0}, {"skills", len(e.Skills) > 0},
+		{"skills", len(e.Skills) > 0},
 	} {
 		if ask.some {
 			notices = append(notices, ask.key+" of the policy has no effect in this version")

@@ -36,6 +36,11 @@ func (s *serving) connect(ctx context.Context, c *client, h head) {
 	switch {
 	case !loaded:
 		s.denyConnect(ctx, c, t, v, http.StatusServiceUnavailable)
+	case !d.Allowed && s.answered(t.host, t.port):
+		v.drop() // what is asked inside is judged, each for itself
+		if _, err := io.WriteString(c, established); err == nil {
+			s.read(ctx, c, t, d, v)
+		}
 	case !d.Allowed:
 		s.denyConnect(ctx, c, t, v, http.StatusForbidden)
 	case d.Inspect || t.port == portHTTP && !d.Raw:

@@ -114,6 +114,9 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 		s.refuse(w, v, why)
 		return
 	}
+	if s.answer(w, r, x, v) {
+		return
+	}
 	d, loaded := s.judge(policy.Request{Host: x.to.host, Port: x.to.port, TLS: l.tls, Method: r.Method, Path: x.path})
 	v.decide(d)
 	x.v, x.w, x.opened = v, w, d.Addresses

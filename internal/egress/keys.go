@@ -16,7 +16,7 @@ import (
 // bound to: its stand-in is swapped in requests, and the key masked in
 // answers. Bytes that nobody reads could hold neither.
 func (s *serving) bound(r policy.Request, d policy.Decision) policy.Decision {
-	if d.Allowed && r.Method == "" && r.TLS && s.session.Keys.Bound(r.Host, r.Port) {
+	if d.Allowed && r.Method == "" && r.TLS && (s.session.Keys.Bound(r.Host, r.Port) || s.answered(r.Host, r.Port)) {
 		d.Inspect, d.Raw = true, false
 	}
 	return d

@@ -160,6 +160,8 @@ type Session struct {
 	// they are bound to; their stand-ins are swapped there and refused anywhere
 	// else that requests are read, and what such a host says is masked.
 	Keys *secrets.Ring
+	// Answers, if set, answers some requests in a host's place.
+	Answers Answers
 	// Record takes every verdict, from many goroutines and before the request
 	// goes on, so it must be quick and must not block. See [Verdict].
 	Record func(Verdict)

@@ -22,6 +22,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 )
 
@@ -52,7 +53,9 @@ type life struct {
 	refusals  []string          // closing lines about refused calls
 	kept      *recording.Writer // of what its terminal shows, or nil
 	keys      keys
-	cause     string // the limit that ended the command, in words
+	lent      []*lent         // sign-ins that it has
+	staged    []signin.Staged // of those, what goes inside
+	cause     string          // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -136,6 +139,7 @@ func (l *life) run(ctx context.Context) api.Ended {
 	hurry := context.AfterFunc(ctx, func() { l.client.Hurry(l.n.o.Times.HangUp) })
 	defer hurry()
 	defer l.keys.ring.Close() // its stand-ins are void
+	defer l.returnSignIns()
 	p, release, err := l.admitted(ctx)
 	defer release() // when nothing is left of it
 	if err == nil {
@@ -216,6 +220,9 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	}
 	<-guard.surveyed
 	l.stage("self-check")
+	if err := l.stageSignIns(ctx, box, p); err != nil {
+		return 0, err, nil
+	}
 	code, err = l.command(ctx, p, box, enforced)
 	return code, err, nil
 }
@@ -234,7 +241,7 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (en
 	done.Go(func() { l.refreshKeys(serving) })
 	done.Go(func() {
 		err := l.n.proxy.Serve(serving, ln, egress.Session{
-			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Keys: l.keys.ring, Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
+			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Keys: l.keys.ring, Answers: l.answers(), Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
 			Closed: l.wayClosed, Failed: l.failed, WhoAsked: whoAsked(ln),
 		})
 		if err != nil && serving.Err() == nil {

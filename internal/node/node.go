@@ -33,6 +33,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
 )
@@ -67,6 +68,8 @@ type Options struct {
 	// Boot names the start of the machine; empty means the kernel's own name
 	// for it. What an earlier one's sessions had running is not looked for.
 	Boot string
+	// Tools are those whose sign-ins are known; nil means [signin.Builtin].
+	Tools []signin.Tool
 	// Observe, if not nil, is told each step of each session and of the repair,
 	// see [sandbox.Observe].
 	Observe func(step string)
@@ -139,6 +142,9 @@ func New(o Options) (*Node, error) {
 		return nil, errors.New("BUG: node without settings, checks or engines")
 	}
 	o.Times, o.Boot = o.Times.orDefault(), cmp.Or(o.Boot, bootID())
+	if o.Tools == nil {
+		o.Tools = signin.Builtin()
+	}
 	door, err := o.door()
 	if err != nil {
 		return nil, err

@@ -209,12 +209,16 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	if err != nil {
 		return err
 	}
+	signIns, err := l.giveSignIns(ctx, p)
+	if err != nil {
+		return err
+	}
 	name, email := p.repository.Author(repo.HostConfigs(home, "")...)
 	person := host.Person(l.caller.UID, l.caller.GID, nil)
 	person.Home = home
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
-		Env: slices.Concat(l.req.Env, standIns), Author: plan.Author{Name: name, Email: email}, SessionCA: p.authority.CertificatePEM(),
+		Env: slices.Concat(l.req.Env, signIns, standIns), Author: plan.Author{Name: name, Email: email}, SessionCA: p.authority.CertificatePEM(),
 		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(), Image: p.engine.Name() == string(capability.Docker),
 	})
 	if err != nil {

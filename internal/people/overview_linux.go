@@ -286,6 +286,10 @@ func (overview) SetSecret(context.Context, console.Caller, api.SecretRequest) (a
 
 func (overview) RemoveSecret(context.Context, console.Caller, string) error { return elsewhere() }
 
+func (overview) SignIns(context.Context, console.Caller, api.SignInsRequest) (api.SignIns, error) {
+	return api.SignIns{}, elsewhere()
+}
+
 func (overview) Approval(context.Context, console.Caller, api.ApprovalRequest) (api.Approval, error) {
 	return api.Approval{}, elsewhere()
 }

@@ -73,6 +73,8 @@ type Node interface {
 	SetSecret(ctx context.Context, c Caller, req api.SecretRequest) (api.SecretSet, error)
 	// RemoveSecret forgets one of them.
 	RemoveSecret(ctx context.Context, c Caller, name string) error
+	// SignIns says what was found of the sign-ins of the caller's tools.
+	SignIns(ctx context.Context, c Caller, req api.SignInsRequest) (api.SignIns, error)
 	// Shutdown asks the node to end, its sessions first.
 	Shutdown(ctx context.Context, c Caller) error
 }
@@ -124,6 +126,13 @@ func newHandler(o Options, c *carried) http.Handler {
 	}))
 	mux.Handle("DELETE /v1/secrets/{name}", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return struct{}{}, h.node.RemoveSecret(r.Context(), c, r.PathValue("name"))
+	}))
+	mux.Handle("POST /v1/signins", h.answer(func(r *http.Request, c Caller) (any, error) {
+		var req api.SignInsRequest
+		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
+			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
+		}
+		return h.node.SignIns(r.Context(), c, req)
 	}))
 	mux.HandleFunc("GET /v1/sessions/{id}/events", h.events)
 	mux.HandleFunc("GET /v1/sessions/{id}/terminal", h.recording)

@@ -17,10 +17,13 @@ func checkSecretName(s string) *fault {
 	return nil
 }
 
-// OptionalSecret ends the name of a secret that a session can do without.
+// OptionalSecret ends the name of a secret, or of a tool with a sign-in, that a
+// session can do without.
 const OptionalSecret = "?"
 
 func checkSecretAsk(s string) *fault { return checkSecretName(strings.TrimSuffix(s, OptionalSecret)) }
+
+func checkSignInAsk(s string) *fault { return checkToolName(strings.TrimSuffix(s, OptionalSecret)) }
 
 // showSecret does not repeat what may be a key that somebody pasted.
 func showSecret(s string) string {

@@ -58,8 +58,8 @@ func documentKey() key {
 		networkKey(),
 		{name: "secrets", kind: kindArray, about: "Keys that a session gets a stand-in for, by name. Where a key may go is the node's to say. A name that ends in ? is of one that the session can do without.",
 			item: &key{kind: kindString, pattern: `^[A-Za-z_][A-Za-z0-9_]*\??$`, check: checkSecretAsk}},
-		{name: "signIns", kind: kindArray, about: "Tools whose sign-in a session may use.",
-			item: &key{kind: kindString, pattern: `^[a-z][a-z0-9-]*$`, check: checkToolName}},
+		{name: "signIns", kind: kindArray, about: "Tools whose sign-in a session gets. A name that ends in ? is of one that the session can do without.",
+			item: &key{kind: kindString, pattern: `^[a-z][a-z0-9-]*\??$`, check: checkSignInAsk}},
 		{name: "files", kind: kindObject, about: "Files of the repository and of the machine.", keys: []key{
 			{name: "protect", kind: kindArray, about: "Patterns of files that cannot be changed from inside. Added to those of the other layers.", item: globKey()},
 			{name: "hide", kind: kindArray, about: "Patterns of files that cannot be seen from inside. Added to those of the other layers.", item: globKey()},

@@ -264,6 +264,7 @@ func (l *linter) names() {
 		l.warn("secrets", "", "a secret is of no use where nothing can be reached")
 	}
 	for i, s := range l.doc.SignIns {
+		s = strings.TrimSuffix(s, OptionalSecret)
 		if !slices.Contains(toolNames(), s) {
 			l.warn(fmt.Sprintf("signIns[%d]", i), didYouMean(s, toolNames()), "%s is no tool that this program knows, which are %s", s, list(toolNames(), "and"))
 		}

@@ -18,7 +18,7 @@ func maskerOf(t testing.TB, keys ...string) *Masker {
 	t.Helper()
 	r := NewBook().Open("s")
 	for i, k := range keys {
-		if _, err := r.Add(Secret{string(rune('A' + i)), value(k), Binding{Hosts: []string{"x.example"}}}); err != nil {
+		if _, err := r.Add(Secret{Name: string(rune('A' + i)), Value: value(k), Binding: Binding{Hosts: []string{"x.example"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,7 +182,7 @@ func BenchmarkMask(b *testing.B) {
 
 func BenchmarkLook(b *testing.B) {
 	r := NewBook().Open("s")
-	s, err := r.Add(Secret{"A", value(canary), Binding{Hosts: []string{"x.example"}}})
+	s, err := r.Add(Secret{Name: "A", Value: value(canary), Binding: Binding{Hosts: []string{"x.example"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

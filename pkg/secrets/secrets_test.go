@@ -151,7 +151,7 @@ func TestBindingsThatCannotBe(t *testing.T) {
 func newRing(t *testing.T, book *Book, session string, b Binding) (*Ring, string) {
 	t.Helper()
 	r := book.Open(session)
-	s, err := r.Add(Secret{"KEY", value(canary), b})
+	s, err := r.Add(Secret{Name: "KEY", Value: value(canary), Binding: b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestRotationReachesWhoAlreadyHasAStandIn(t *testing.T) {
 	if r.Rotate("KEY", value(next)) == nil || r.Masker() != nil {
 		t.Error("a closed ring is changed")
 	}
-	if _, err := r.Add(Secret{"B", value(canary), Binding{Hosts: []string{"x.example"}}}); err == nil {
+	if _, err := r.Add(Secret{Name: "B", Value: value(canary), Binding: Binding{Hosts: []string{"x.example"}}}); err == nil {
 		t.Error("a closed ring takes keys")
 	}
 }

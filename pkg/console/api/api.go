@@ -244,8 +244,10 @@ type RunRequest struct {
 	WholeEnv []string `json:"wholeEnv,omitempty"`
 	// Keys are the values of the variables in which the caller keeps keys, by
 	// variable; they are sent when the node asks for them (CodeKeys).
-	Keys     map[string]Key `json:"keys"` // empty is not the same as none
-	Terminal *Size          `json:"terminal,omitempty"`
+	Keys map[string]Key `json:"keys"` // empty is not the same as none
+	// SignIns says where the caller's tools keep their sign-ins.
+	SignIns  SignInPlaces `json:"signIns,omitzero"`
+	Terminal *Size        `json:"terminal,omitempty"`
 	// Policy is the text of --policy, with its name for messages.
 	PolicyName string `json:"policyName,omitempty"`
 	Policy     string `json:"policy,omitempty"`

@@ -53,6 +53,10 @@ type keyring struct {
 
 var errNoKeyring = &Error{"no keyring answers on the session bus", "a keyring is there in a desktop session; elsewhere keep the key in a file or in the node's store"}
 
+// HasKeyring reports whether there is a session bus on which a keyring could
+// answer.
+func HasKeyring() bool { return busAddress() != "" }
+
 // busAddress is that of the session bus, or "". The library would start a bus
 // where there is none.
 func busAddress() string {

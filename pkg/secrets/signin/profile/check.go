@@ -277,6 +277,19 @@ func (c *checker) signIn(s *SignIn, never []string) {
 	for i, e := range s.Endpoints {
 		c.endpoint(fmt.Sprintf("signin.endpoint[%d]", i), e)
 	}
+	for i, l := range s.Locks {
+		at := fmt.Sprintf("signin.lock[%d]", i)
+		if l.Kind != LockDirectory && l.Kind != LockFile {
+			c.problem(at+".kind", `"directory" or "file"`, "%.20q is no kind of lock", l.Kind)
+		}
+		if c.below(at+".name", l.Name) && strings.Contains(l.Name, "/") {
+			c.problem(at+".name", "", "a lock lies beside the sign-in's file")
+		}
+		if l.Stale < 0 || l.Stale > 3600 {
+			c.problem(at+".stale", "seconds", "%d is no time after which a lock is stale", l.Stale)
+		}
+	}
+	c.bounded("signin.lock", len(s.Locks))
 	for i, e := range s.Erase {
 		c.below(fmt.Sprintf("signin.erase[%d]", i), e)
 	}
@@ -344,6 +357,7 @@ func (c *checker) login(at string, l Login, s *SignIn) {
 	one("refresh", l.Refresh)
 	one("expires", l.Expires)
 	one("token", l.Token)
+	one("renewed", l.Renewed)
 	c.loginTokens(at, l, star >= 0)
 	if (l.Expires == "") != (l.ExpiresAs == "") || l.Expires != "" && !slices.Contains([]string{"ms", "s", "jwt"}, l.ExpiresAs) {
 		c.problem(at+".expires-as", `"ms", "s" or "jwt", beside expires`, "%.20q does not say how the expiry is written", l.ExpiresAs)

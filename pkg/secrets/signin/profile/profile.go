@@ -119,9 +119,9 @@ type Mode string
 const (
 	Off     Mode = "off"     // nothing
 	StandIn Mode = "standin" // stand-ins only; the node swaps them
-	Lease   Mode = "lease"   // the access token, which the host alone renews
-	Hold    Mode = "hold"    // all of it, for one session at a time; written back
-	Copy    Mode = "copy"    // all of it, for a token that is never renewed
+	Lease   Mode = "lease"   // the access token, and a new one before it expires
+	Hold    Mode = "hold"    // the same, and the node answers the tool that asks for a new one
+	Copy    Mode = "copy"    // the access token as it is at the start
 )
 
 // SignIn is where a tool keeps a person's sign-in and what a session may have
@@ -142,10 +142,28 @@ type SignIn struct {
 	// Endpoints are the token services. A session that asks one is answered
 	// that it is not available, so that it can neither renew nor end a sign-in.
 	Endpoints []Endpoint `toml:"endpoint"`
+	// Locks are those that the tool takes beside its file to renew, in its
+	// order.
+	Locks []Lock `toml:"lock"`
 	// Erase are files below the session's home in which the tool may leave the
 	// token, patterns. The home is gone with the session; a home that is kept
 	// must lose these.
 	Erase []string `toml:"erase"`
+}
+
+// The kinds of locks.
+const (
+	LockDirectory = "directory" // made and touched
+	LockFile      = "file"      // stays, and is locked with flock
+)
+
+// A Lock lies in the directory of the sign-in's file.
+type Lock struct {
+	Kind string `toml:"kind"`
+	Name string `toml:"name"`
+	// Stale is for how many seconds a directory was not touched that nobody
+	// holds any more.
+	Stale int `toml:"stale"`
 }
 
 // A Place is one file, one item of a keyring, or one command.
@@ -200,6 +218,9 @@ type Login struct {
 	ExpiresAs string `toml:"expires-as"`
 	// Margin is how many seconds before the expiry the tool itself renews.
 	Margin int `toml:"margin"`
+	// Renewed is the field with the time at which the tokens were renewed, as
+	// RFC 3339.
+	Renewed string `toml:"renewed"`
 	// Account are fields that together name the account; with a ClaimPath they
 	// are tokens (JWT) and the path leads to the name in their claims.
 	Account   []string `toml:"account"`
@@ -234,4 +255,8 @@ type Endpoint struct {
 	// "json" or "form".
 	Client string `toml:"client"`
 	Body   string `toml:"body"`
+	// ClientField is the field of the login that holds another such id, and
+	// ScopesField the one whose list the request repeats, where there are any.
+	ClientField string `toml:"client-field"`
+	ScopesField string `toml:"scopes-field"`
 }

@@ -1,0 +1,146 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/internal/egress"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
+)
+
+// stageSignIns writes the files of the sign-ins into the session's home, which
+// is its memory and ends with it, before anything of the session's own runs.
+func (l *life) stageSignIns(ctx context.Context, box sandbox.Sandbox, p prepared) error {
+	var script strings.Builder
+	for _, s := range l.staged {
+		script.WriteString(putScript(variableOf(p.spec.Env, "HOME"), s))
+	}
+	if script.Len() == 0 {
+		return nil
+	}
+	if err := l.inSandbox(ctx, box, script.String()); err != nil {
+		return fault.CannotRun("putting a sign-in into the session's home: %w", err)
+	}
+	l.stage("sign-ins")
+	return nil
+}
+
+// putScript puts a file into a directory of its own by rename, as the tools do:
+// one that reads it meanwhile sees the old one or the new one. From the first
+// moment on nobody else may read it.
+func putScript(home string, s signin.Staged) string {
+	if s.Target == "" {
+		return ""
+	}
+	file := path.Join(home, s.Target)
+	dir := path.Dir(file)
+	fresh := path.Join(dir, ".mojoup-"+path.Base(file))
+	return fmt.Sprintf("umask 077\nmkdir -p -- %[1]s && printf %%s %[2]s >%[3]s && mv -f -- %[3]s %[4]s || exit 1\n",
+		quoted(dir), quoted(string(s.Content())), quoted(fresh), quoted(file))
+}
+
+// quoted is one word of a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// maxSaid bounds what a script may say.
+const maxSaid = 4 << 10
+
+// inSandbox runs a script as a command of the sandbox, with the rights of any
+// other. It comes by stdin, so that no list of processes shows what it holds.
+func (l *life) inSandbox(ctx context.Context, box sandbox.Sandbox, script string) error {
+	ctx, cancel := context.WithTimeout(ctx, l.n.o.Times.Remove)
+	defer cancel()
+	said := &limitedBuffer{}
+	proc, err := l.start(ctx, box, sandbox.Command{Argv: []string{"/bin/sh", "-s"}, Dir: "/"}, sandbox.Stdio{Stdin: strings.NewReader(script), Stderr: said})
+	if err != nil {
+		return err
+	}
+	exit, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Exit, error) { return proc.Wait(ctx) }, nil)
+	switch {
+	case err != nil:
+		return err
+	case exit.Code != 0:
+		return fmt.Errorf("exit status %d: %s", exit.Code, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+type limitedBuffer struct{ bytes.Buffer }
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), max(0, maxSaid-b.Len()))])
+	return len(p), nil
+}
+
+// signInAnswers answers, in the place of the services that make tokens, what
+// the tools inside ask of them: nothing of it is sent on. A refresh token is
+// spent by its use and a sign-in ended by one request, and neither is a
+// session's to do.
+type signInAnswers struct{ lent []*lent }
+
+// answers are those of the session, or nil where it has no such sign-in.
+func (l *life) answers() egress.Answers {
+	if !slices.ContainsFunc(l.lent, func(one *lent) bool { return one.found.Tool.Renewal != nil }) {
+		return nil
+	}
+	return signInAnswers{l.lent}
+}
+
+// Host implements [egress.Answers].
+func (a signInAnswers) Host(host string, port uint16) bool {
+	return port == 443 && slices.ContainsFunc(a.lent, func(one *lent) bool {
+		at := one.tokenURL()
+		return at != nil && at.Hostname() == host
+	})
+}
+
+// Answer implements [egress.Answers].
+func (a signInAnswers) Answer(host string, port uint16, path string) (http.Handler, string) {
+	for _, one := range a.lent {
+		at := one.tokenURL()
+		if at == nil || port != 443 || at.Hostname() != host {
+			continue
+		}
+		switch {
+		case path == at.Path:
+			return http.HandlerFunc(one.token), "answered by the node: it renews the sign-in of " + one.found.Tool.Title + " on the host"
+		case path == one.found.Tool.Renewal.Revoke && path != "":
+			return http.HandlerFunc(unavailable), "answered by the node: a session does not end the sign-in of " + one.found.Tool.Title
+		}
+	}
+	return nil, ""
+}
+
+// tokenURL is where the tool asks for new tokens, or nil.
+func (o *lent) tokenURL() *url.URL {
+	if o.found.Tool.Renewal == nil {
+		return nil
+	}
+	u, err := url.Parse(o.found.Tool.Renewal.URL)
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+// token answers a request for new tokens.
+func (o *lent) token(w http.ResponseWriter, r *http.Request) { unavailable(w, r) }
+
+// unavailable is the one answer at which every tool goes on with the token that
+// it has, and looks again later whether there is a new one. A refusal makes
+// some of them forget it.
+func unavailable(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 64<<10))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, `{"error":"temporarily_unavailable","error_description":"sign-ins are renewed outside of this sandbox"}`+"\n")
+}

@@ -1,0 +1,252 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/console"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
+	"github.com/mojoup/mojoup-node/pkg/secrets/source"
+)
+
+// SignIns says what is found of the sign-ins of the caller's tools.
+func (n *Node) SignIns(ctx context.Context, c console.Caller, req api.SignInsRequest) (api.SignIns, error) {
+	out := api.SignIns{SignIns: []api.SignIn{}}
+	if err := n.mayAsk(c); err != nil {
+		return out, err
+	}
+	w := n.signInWorld(n.home(req.Env), req.SignIns)
+	for _, tool := range n.o.Tools {
+		if one, tell := n.signInShown(ctx, tool, w); tell || n.firstOf(tool) {
+			out.SignIns = append(out.SignIns, one)
+		}
+	}
+	return out, nil
+}
+
+// firstOf reports whether that is the first sign-in that a tool has; its others
+// are shown only where there are any.
+func (n *Node) firstOf(t signin.Tool) bool {
+	return signin.Named(n.o.Tools, t.Name)[0].Service == t.Service
+}
+
+// signInShown is one sign-in, for people, and whether there is one.
+func (n *Node) signInShown(ctx context.Context, tool signin.Tool, w signin.World) (out api.SignIn, there bool) {
+	mode := n.signInMode(tool)
+	out = api.SignIn{Tool: tool.Name, Service: tool.Service, State: "found", Mode: string(mode), RealInside: mode.RealInside()}
+	s, err := tool.Find(ctx, w)
+	if err == nil {
+		defer s.Wipe()
+		err = s.Check(time.Now())
+		out.Kept, out.Account, out.Expires, out.Renews = s.Kept, s.Account, s.Expires, s.Renews
+		if s.OthersRead {
+			out.Sentence, out.Hint = fmt.Sprintf("others on this machine may read the sign-in of %s", tool.Title), "chmod 600 "+s.Path
+		}
+	}
+	if err != nil {
+		f := fault.As(err)
+		out.State, out.Sentence, out.Hint = string(signin.KindOf(err)), f.Error(), f.Hint
+	}
+	return out, signin.KindOf(err) != signin.None
+}
+
+// signInMode is how sessions get the sign-in of a tool.
+func (n *Node) signInMode(tool signin.Tool) signin.Mode {
+	if _, err := config.Lookup(config.SignInMode + tool.Name); err != nil {
+		return tool.Default
+	}
+	return signin.Mode(n.o.Settings.String(config.SignInMode + tool.Name))
+}
+
+// signInWorld is where the tools of a person find themselves.
+func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
+	vars := map[string]string{}
+	for _, kv := range places.Variables {
+		if name, v, ok := strings.Cut(kv, "="); ok && slices.Contains(signin.PlaceVariables(n.o.Tools), name) {
+			vars[name] = v
+		}
+	}
+	return signin.World{
+		Home:    home,
+		Lookup:  func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+		Keyring: n.signInKeyring,
+	}
+}
+
+// signInKeyring asks the person's keyring. Without one there is none to be
+// found in it.
+func (n *Node) signInKeyring(ctx context.Context, attributes map[string]string) (secrets.Value, bool, error) {
+	if !source.HasKeyring() {
+		return secrets.Value{}, false, nil
+	}
+	return source.KeyringItem(ctx, attributes)
+}
+
+// lent is a sign-in that a session has.
+type lent struct {
+	found  *signin.SignIn
+	mode   signin.Mode
+	staged signin.Staged
+}
+
+// giveSignIns finds the sign-ins that the policy or the tool asks for, and says
+// what of them goes inside. A session does not start with less than its policy
+// asks for; a tool that was never signed in to starts without.
+func (l *life) giveSignIns(ctx context.Context, p *prepared) (env []string, err error) {
+	for _, want := range wanted(l.signInNames(p)) {
+		some, err := l.findSignIns(ctx, p, want.of)
+		switch {
+		case err != nil && (want.optional || !policyWants(p.policy, want.of) && signin.KindOf(err) == signin.None):
+			p.notices = append(p.notices, "without a sign-in: "+fault.As(err).Error())
+			continue
+		case err != nil:
+			return nil, fault.CannotRun("%w", err)
+		}
+		l.lent = append(l.lent, some...)
+		p.notices = append(p.notices, aboutLent(p.policy, some)...)
+	}
+	var all []signin.Staged
+	for _, one := range l.lent {
+		all = append(all, one.staged)
+	}
+	l.staged = signin.Merged(all)
+	for _, s := range l.staged {
+		if s.Variable != "" {
+			env = append(env, s.Variable+"="+s.Value)
+		}
+	}
+	return env, nil
+}
+
+// signInNames are the tools whose sign-in is asked for.
+func (l *life) signInNames(p *prepared) []string {
+	names := slices.Clone(p.policy.SignIns)
+	if len(signin.Named(l.n.o.Tools, l.req.Tool)) > 0 && !policyWants(p.policy, l.req.Tool) {
+		names = append(names, l.req.Tool)
+	}
+	return names
+}
+
+func policyWants(e *policy.Effective, tool string) bool {
+	return slices.ContainsFunc(e.SignIns, func(s string) bool { return strings.TrimSuffix(s, policy.OptionalSecret) == tool })
+}
+
+// findSignIns are those of one tool, in the mode of the settings: none where
+// that is off, or a key takes their place.
+func (l *life) findSignIns(ctx context.Context, p *prepared, name string) (out []*lent, err error) {
+	tools := signin.Named(l.n.o.Tools, name)
+	if len(tools) == 0 {
+		return nil, fault.CannotRun("the policy asks for the sign-in of %s, which this program does not know", name)
+	}
+	mode := l.n.signInMode(tools[0])
+	if mode == signin.Off || !policyWants(p.policy, name) && l.hasKey(name) {
+		return nil, nil
+	}
+	w := l.n.signInWorld(l.n.home(l.req.Env), l.req.SignIns)
+	var none error
+	for _, tool := range tools {
+		one, err := l.findSignIn(ctx, tool, w, mode)
+		switch {
+		case err == nil && !slices.ContainsFunc(out, func(o *lent) bool { return o.staged.Variable != "" && o.staged.Variable == one.staged.Variable }):
+			out = append(out, one)
+		case err == nil:
+			one.found.Wipe() // the variable has another already
+		case signin.KindOf(err) != signin.None:
+			return nil, err
+		case none == nil:
+			none = err
+		}
+	}
+	if len(out) == 0 {
+		return nil, none
+	}
+	return out, nil
+}
+
+func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World, mode signin.Mode) (*lent, error) {
+	s, err := tool.Find(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if mode, err = s.In(mode); err == nil {
+		err = s.Check(time.Now())
+	}
+	if err != nil {
+		s.Wipe()
+		return nil, err
+	}
+	return l.lend(s, mode)
+}
+
+// hasKey reports whether the session has a key that the tool prefers to its
+// sign-in.
+func (l *life) hasKey(tool string) bool {
+	p := profile.Find(tool)
+	if p == nil || p.Choose != "first" {
+		return false
+	}
+	kept := l.keys.sources()
+	return slices.ContainsFunc(p.Keys, func(k profile.Key) bool { _, has := kept[k.Name]; return has || variableOf(l.req.Env, k.Name) != "" })
+}
+
+func variableOf(env []string, name string) string {
+	for _, kv := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// lend makes what the session gets.
+func (l *life) lend(s *signin.SignIn, mode signin.Mode) (_ *lent, err error) {
+	one := &lent{found: s, mode: mode}
+	standIn := ""
+	if mode == signin.Standin {
+		standIn, err = l.keys.ring.Add(secrets.Secret{
+			Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true,
+			Binding: s.Tool.Binding,
+		})
+	}
+	if err == nil {
+		one.staged, err = s.Stage(mode, standIn)
+	}
+	return one, err
+}
+
+// signInKey names a sign-in among the session's keys. No secret of a policy can
+// have that name.
+func signInKey(t signin.Tool) string { return "sign-in " + t.Name + " " + t.Service }
+
+// aboutLent is what people should know of sign-ins that go inside.
+func aboutLent(e *policy.Effective, some []*lent) (lines []string) {
+	for _, one := range some {
+		tool := one.found.Tool
+		if one.mode.RealInside() {
+			lines = append(lines, fmt.Sprintf("mode %s puts a real access token of %s (%s) inside", one.mode, tool.Title, tool.Service))
+		}
+		if !slices.ContainsFunc(tool.Binding.Hosts, func(h string) bool {
+			host, err := policy.NormalHost(h)
+			return err != nil || e.Decide(policy.Request{Host: host, Port: 443, TLS: true}).Allowed
+		}) {
+			lines = append(lines, fmt.Sprintf("the sign-in of %s (%s) goes to %s only, which the policy does not allow", tool.Title, tool.Service, strings.Join(tool.Binding.Hosts, ", ")))
+		}
+	}
+	return lines
+}
+
+// returnSignIns forgets the tokens of a session that has ended.
+func (l *life) returnSignIns() {
+	for _, one := range l.lent {
+		one.found.Wipe()
+	}
+}

@@ -1,0 +1,146 @@
+// Package signin promises that a person's sign-in to a coding agent's service
+// works in sessions and is never lost by one: whatever runs inside, and
+// whoever dies at whatever moment, the tool on the host stays signed in.
+//
+//	found, err := tool.Find(ctx, world)            // where the tool itself keeps it
+//	staged := found.Stage(signin.Lease, "")        // what of it goes into a session
+//	fresh, err := refresher.Refresh(ctx, tool, path, due)
+//
+// Three things make that so. Nothing is copied but the keys that a [Tool]
+// names, so that what else lies in the same file stays outside. A refresh
+// token, which is spent by its use, never enters a session: it is spent by one
+// [Refresher] at a time, which writes what it got where the tool keeps it
+// before anybody uses it. And nothing that a session says or writes ever comes
+// to the host's file.
+package signin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+)
+
+// A Mode is how a session gets a sign-in.
+type Mode string
+
+// The modes, the strongest first.
+const (
+	// Standin puts no token inside: a stand-in is swapped on the way out.
+	Standin Mode = "standin"
+	// Lease puts the access token inside, and a new one before it expires.
+	Lease Mode = "lease"
+	// Hold is Lease, and the tool may ask for a new one itself: its node
+	// answers.
+	Hold Mode = "hold"
+	// Copy puts the access token inside as it is at the start, once.
+	Copy Mode = "copy"
+	// Off puts nothing inside.
+	Off Mode = "off"
+)
+
+// Modes are all of them, the strongest first, and then off.
+func Modes() []Mode { return []Mode{Standin, Lease, Hold, Copy, Off} }
+
+// RealInside reports whether a session in that mode holds a real access token.
+func (m Mode) RealInside() bool { return m == Lease || m == Hold || m == Copy }
+
+// Kind tells why there is no sign-in to use.
+type Kind string
+
+// The kinds of an [Error].
+const (
+	None       Kind = "none"       // the tool is not signed in here
+	Unreadable Kind = "unreadable" // there is one, which cannot be read
+	Malformed  Kind = "malformed"  // it is not what the tool writes
+	Ended      Kind = "ended"      // it was signed out
+	Expired    Kind = "expired"    // and only the tool's own sign-in helps
+	Locked     Kind = "locked"     // it is in a keyring that is locked
+	Unsure     Kind = "unsure"     // what became of its refresh token is not known
+	Refused    Kind = "refused"    // the service does not renew it
+)
+
+// An Error says in one sentence why there is no sign-in. It holds no byte of a
+// token.
+type Error struct {
+	Kind         Kind
+	reason, hint string
+}
+
+func (e *Error) Error() string { return e.reason }
+
+// Hint is the next step for people.
+func (e *Error) Hint() string { return e.hint }
+
+func errorf(k Kind, hint, format string, a ...any) *Error {
+	return &Error{k, fmt.Sprintf(format, a...), hint}
+}
+
+// KindOf is the kind of an error of this package, or "".
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return ""
+}
+
+// A SignIn is what was found of one person's sign-in to one tool.
+type SignIn struct {
+	Tool Tool
+	// Kept says where, for people: "file /home/me/.codex/auth.json".
+	Kept string
+	// Path is the file, without symbolic links; empty for one in a variable or
+	// a keyring, which nobody renews.
+	Path string
+	// Account is whose it is, for people, or empty where nobody can tell.
+	Account string
+	// ID tells accounts apart. It is empty where the tool writes none.
+	ID string
+	// Expires is when the access token does; zero where it does not, or
+	// nobody can tell.
+	Expires time.Time
+	// Renews says that there is a refresh token beside it.
+	Renews bool
+	// OthersRead says that others may read the file.
+	OthersRead bool
+
+	access  secrets.Value
+	refresh secrets.Value
+	// kept holds what else of the document a session may have, by path.
+	kept     map[string]any
+	identity string
+}
+
+// Access is the access token.
+func (s *SignIn) Access() secrets.Value { return s.access }
+
+// Left is how long the access token still holds. It is negative once that has
+// expired, and very long where nobody can tell.
+func (s *SignIn) Left(now time.Time) time.Duration {
+	if s.Expires.IsZero() {
+		return 100 * 365 * 24 * time.Hour
+	}
+	return s.Expires.Sub(now.Round(0)) // by the wall clock: tokens know no other
+}
+
+// Same reports whether both are of one account. One that does not say whose it
+// is counts as the same: its place is all that is known.
+func (s *SignIn) Same(o *SignIn) bool { return s.ID == "" || o.ID == "" || s.ID == o.ID }
+
+// Wipe overwrites the tokens.
+func (s *SignIn) Wipe() {
+	s.access.Wipe()
+	s.refresh.Wipe()
+}
+
+// In is the mode that is carried out where it was asked for, or the reason why
+// it cannot be.
+func (s *SignIn) In(asked Mode) (Mode, error) {
+	if asked == Off || slices.Contains(s.Tool.Modes, asked) {
+		return asked, nil
+	}
+	return "", errorf(Refused, fmt.Sprintf("mojoup-node config set node.signin.mode.%s %s", s.Tool.Name, s.Tool.Default),
+		"the sign-in of %s cannot be given in mode %s", s.Tool.Title, asked)
+}
