@@ -41,6 +41,8 @@ test_packages() {
 	# A real keyring, on a bus of its own.
 	command -v dbus-daemon >/dev/null 2>&1 || echo dbus
 	command -v gnome-keyring-daemon >/dev/null 2>&1 || echo gnome-keyring
+	# The node page is looked at with a real browser.
+	command -v chromium >/dev/null 2>&1 || echo chromium
 	command -v protoc >/dev/null 2>&1 || echo protobuf-compiler
 }
 
