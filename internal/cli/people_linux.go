@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -71,8 +72,14 @@ func serveSystem(ctx context.Context, p Process) error {
 	if err != nil {
 		return err
 	}
+	if err := h.paths.Enrol(); err != nil {
+		o.Logger.Warn("who looks for what dead nodes left will not find this one", "err", err)
+	}
 	err = b.Serve(ctx)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	if left, lerr := os.ReadDir(filepath.Join(h.paths.State, config.UnfinishedName)); lerr == nil && len(left) == 0 {
+		return errors.Join(err, h.paths.Leave())
+	}
 	return err
 }
 

@@ -78,13 +78,13 @@ type Client struct {
 // when asked something.
 func New(socket string) *Client {
 	return Over(socket, func(ctx context.Context) (net.Conn, error) {
-		return dialPatiently(ctx, socket)
+		return Dial(ctx, socket)
 	})
 }
 
-// dialPatiently waits for a place in the queue of a socket that many connect to:
-// a full one is refused at once (EAGAIN), as if nobody ever answered.
-func dialPatiently(ctx context.Context, socket string) (net.Conn, error) {
+// Dial connects to a socket. It waits for a place in the queue of one that many
+// connect to: a full one is refused at once (EAGAIN), as if nobody ever answered.
+func Dial(ctx context.Context, socket string) (net.Conn, error) {
 	until := time.Now().Add(AnswerWithin)
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)

@@ -47,6 +47,16 @@ const SocketName = "node.sock"
 // each person has one of their own.
 const PeopleName = "users"
 
+// UnfinishedName is the directory, in the state directory of a system node, that
+// has a file for each person whose part of it has not ended in order yet.
+const UnfinishedName = "unfinished"
+
+// Served is where a system node keeps what is uid's, if it may be asked at all.
+func (p Paths) Served(uid int) (Place, bool) {
+	own := filepath.Join(PeopleName, strconv.Itoa(uid))
+	return Place{State: filepath.Join(systemState, own), Runtime: filepath.Join(filepath.Dir(p.OrSystem), own)}, p.OrSystem != ""
+}
+
 // Socket is where the node of these paths listens.
 func (p Paths) Socket() string { return filepath.Join(p.Runtime, SocketName) }
 

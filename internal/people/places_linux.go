@@ -19,7 +19,7 @@ import (
 // where something may be left.
 const (
 	users      = config.PeopleName
-	unfinished = "unfinished"
+	unfinished = config.UnfinishedName
 )
 
 // places are directories of root's, held open, in which nobody but root can

@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
+	"sync"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
@@ -15,8 +18,10 @@ type look struct {
 	o       Options
 	nodes   []*node
 	parents map[int]int
-	report  Report
 	seen    map[Thing]bool
+
+	mu     sync.Mutex // guards report.Unknown while nodes are asked
+	report Report
 }
 
 func (o Options) look(ctx context.Context) Report {
@@ -51,6 +56,8 @@ func (l *look) found(t Thing) {
 }
 
 func (l *look) unknown(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if said := err.Error(); !slices.Contains(l.report.Unknown, said) {
 		l.report.Unknown = append(l.report.Unknown, said)
 	}
@@ -76,7 +83,7 @@ func (l *look) marks(ctx context.Context) (out []sandbox.Trace) {
 func (l *look) unowned(marks []sandbox.Trace) {
 	owned := l.owned(marks)
 	for _, m := range marks {
-		if owned[m.Sandbox] || m.PID > 0 && l.descends(m.PID) {
+		if owned.has(m) || l.descends(m.PID) || slices.ContainsFunc(m.Holds, l.descends) {
 			continue
 		}
 		by := l.whose(m.Sandbox)
@@ -91,17 +98,43 @@ func (l *look) unowned(marks []sandbox.Trace) {
 	}
 }
 
+// owners are those who say of a sandbox that they carry it, by its id. The word
+// of a user other than root and the one who looks, whose programs may answer as
+// they like, counts for what is that user's only.
+type owners map[string][]int
+
+// anybody is whose word counts for everything.
+const anybody = -1
+
+func (o owners) add(id string, uid int) { o[id] = append(o[id], uid) }
+
+func (o owners) has(m sandbox.Trace) bool {
+	by := o[m.Sandbox]
+	if m.Sandbox == "" || len(by) == 0 {
+		return false
+	}
+	return slices.Contains(by, anybody) || slices.Contains(by, ownerOf(m))
+}
+
+// word is as whose a user's word counts.
+func word(uid int) int {
+	if uid == 0 || uid == os.Geteuid() {
+		return anybody
+	}
+	return uid
+}
+
 // owned are the sandboxes that a living node carries.
-func (l *look) owned(marks []sandbox.Trace) map[string]bool {
-	owned := map[string]bool{}
+func (l *look) owned(marks []sandbox.Trace) owners {
+	owned := owners{}
 	for _, n := range l.nodes {
-		for id := range n.carries {
-			owned[id] = true
+		for id, by := range n.carries {
+			owned[id] = append(owned[id], by...)
 		}
 	}
 	for _, m := range marks {
-		if m.PID > 0 && l.descends(m.PID) {
-			owned[m.Sandbox] = true
+		if l.descends(m.PID) {
+			owned.add(m.Sandbox, word(ownerOf(m)))
 		}
 	}
 	return owned
@@ -120,11 +153,19 @@ func (l *look) whose(id string) *node {
 // thing is a trace in words.
 func thing(m sandbox.Trace) Thing {
 	t := Thing{Kind: m.Kind, Session: m.Sandbox, Path: m.Path, PID: m.PID}
+	if m.Spare {
+		t.Session = ""
+		t.Says = fmt.Sprintf("the %s %s is there, of a sandbox that was begun in advance, and no node carries that", m.Kind, cmp.Or(m.Path, strconv.Itoa(m.PID)))
+		return t
+	}
 	switch m.Kind {
 	case sandbox.TraceProcess:
 		t.Says = fmt.Sprintf("process %d of session %s runs, and no node carries that session", m.PID, m.Sandbox)
 	case sandbox.TraceGroup:
 		t.Says = fmt.Sprintf("the control group %s of session %s is there, and no node carries that session", m.Path, m.Sandbox)
+		if m.Sandbox == "" {
+			t.Says = fmt.Sprintf("the control group %s is there, in which a system node served somebody, and nobody serves in it", m.Path)
+		}
 	case sandbox.TracePlaceholder:
 		t.Says = fmt.Sprintf("%s holds a missing path for session %s, which is over", m.Path, m.Sandbox)
 	case sandbox.TraceShelter:

@@ -3,12 +3,15 @@ package residue
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -191,14 +194,17 @@ func TestT9_DescendantsAreOwned(t *testing.T) {
 	_, err = fmt.Fscan(bufio.NewReader(out), &pid)
 	must(t, err)
 	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
-	w := &witness{marks: []sandbox.Trace{{Kind: sandbox.TraceProcess, Sandbox: "x", Path: "/p", PID: pid}, {Kind: sandbox.TraceGroup, Sandbox: "x", Path: "/g"}}}
+	w := &witness{marks: []sandbox.Trace{
+		{Kind: sandbox.TraceProcess, Sandbox: "x", Path: "/p", PID: pid}, {Kind: sandbox.TraceGroup, Sandbox: "x", Path: "/g"},
+		{Kind: sandbox.TraceGroup, Path: "/given", Holds: []int{pid}},
+	}}
 	// Its lock is unknown here, as that of a node in another place is.
 	if got := found(t, config.Paths{State: t.TempDir(), Runtime: t.TempDir()}, w); got != "" {
 		t.Errorf("while the node lives: %q", got)
 	}
 	must(t, node.Process.Kill())
 	_ = node.Wait()
-	if got := found(t, config.Paths{State: t.TempDir(), Runtime: t.TempDir()}, w); got != "control group x g\nprocess x p" {
+	if got := found(t, config.Paths{State: t.TempDir(), Runtime: t.TempDir()}, w); got != "control group  given\ncontrol group x g\nprocess x p" {
 		t.Errorf("once it is dead: %q", got)
 	}
 }
@@ -224,6 +230,102 @@ func beANode() {
 	}
 	fmt.Println(child.Process.Pid)
 	_ = child.Wait()
+	os.Exit(0)
+}
+
+// What was begun in advance is in the journal too. While its node lives it is
+// the node's.
+func TestT9_SparesAreKnown(t *testing.T) {
+	p, tree := place(t), t.TempDir()
+	s, err := store.Open(t.Context(), p.State, store.Options{})
+	must(t, err)
+	must(t, os.Mkdir(filepath.Join(tree, "there"), 0o700))
+	must(t, s.AddSpare(t.Context(), "spare-x", []store.Undo{act(filepath.Join(tree, "there"), ""), act(filepath.Join(tree, "missing"), "")}))
+	must(t, s.Close())
+	w := &witness{marks: []sandbox.Trace{{Kind: sandbox.TraceGroup, Sandbox: "spare-x", Path: "/group", Spare: true}}}
+	lock, err := os.Create(p.Lock())
+	must(t, err)
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	if got := found(t, p, w); got != "" {
+		t.Errorf("while its node lives: %s", got)
+	}
+	must(t, lock.Close())
+	if d := cmp.Diff("control group  group\nplaceholder of-there there", found(t, p, w)); d != "" {
+		t.Errorf("of a dead node (-want +got)\n%s", d)
+	}
+	r, err := Look(t.Context(), Options{Paths: p, Engines: map[string]sandbox.Engine{"native": w}, OwnOnly: true, Settle: 1})
+	must(t, err)
+	if len(r.Left) != 2 || r.Left[0].State != p.State || !strings.Contains(r.Left[0].Says, "of a sandbox that was begun in advance") {
+		t.Errorf("a look for what this node has left finds %+v", r.Left)
+	}
+}
+
+// Whom a dead system node served is told.
+func TestT9_PeopleWhoseServiceDidNotEnd(t *testing.T) {
+	p := place(t)
+	must(t, os.MkdirAll(filepath.Join(p.State, config.UnfinishedName, "1000"), 0o700))
+	if got := found(t, p, &witness{}); got != "undo  1000" {
+		t.Errorf("listed: %q", got)
+	}
+}
+
+// Somebody else's program that answers as a node does hides nothing but what is
+// that user's, whatever it calls its own.
+func TestT9_ForgedNodesHideTheirOwnOnly(t *testing.T) {
+	if socket := os.Getenv("FORGE_A_NODE"); socket != "" {
+		forgeANode(socket)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("wanted root, who looks for everybody, found user", os.Geteuid())
+	}
+	const liar = 65534
+	bin, run := filepath.Join(place(t).Runtime, "liar"), place(t).Runtime
+	self, err := os.ReadFile(os.Args[0])
+	must(t, err)
+	must(t, os.WriteFile(bin, self, 0o755))
+	for _, dir := range []string{filepath.Dir(bin), run} {
+		must(t, os.Chmod(dir, 0o755))
+	}
+	must(t, os.Chown(run, liar, liar))
+	cmd := exec.Command(bin, "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "FORGE_A_NODE="+filepath.Join(run, config.SocketName))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: liar, Gid: liar}}
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "listens\n" {
+		t.Fatalf("the liar said %q, %v", line, err)
+	}
+	mine, theirs := t.TempDir(), t.TempDir()
+	must(t, os.Chown(theirs, liar, liar))
+	w := &witness{marks: []sandbox.Trace{
+		{Kind: sandbox.TraceGroup, Sandbox: "x", Path: mine}, {Kind: sandbox.TraceGroup, Sandbox: "x", Path: theirs},
+		// A process of root's that descends from what the liar calls its own.
+		{Kind: sandbox.TraceProcess, Sandbox: "y", Path: "/p", PID: os.Getpid()},
+	}}
+	want := "control group x " + filepath.Base(mine) + "\nprocess y p"
+	if got := found(t, place(t), w); got != want {
+		t.Errorf("listed: %q, want %q", got, want)
+	}
+}
+
+// forgeANode answers that it is the parent of whoever runs the test and carries
+// session x. Its lock is a file that a living process has locked.
+func forgeANode(socket string) {
+	lock, err := os.Create(config.Paths{Runtime: filepath.Dir(socket)}.Lock())
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	ln, lerr := net.Listen("unix", socket)
+	if err = errors.Join(err, lerr); err != nil {
+		panic(err)
+	}
+	fmt.Println("listens")
+	_ = http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // of a test
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"node": {"running": true, "system": true, "pid": %d}, "sessions": [{"id": "x"}, {"id": "y"}]}`, os.Getppid())
+	}))
 	os.Exit(0)
 }
 

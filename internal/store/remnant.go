@@ -21,29 +21,44 @@ type Remnant struct {
 	Pending    []Undo // what is not known to be done
 }
 
-// Remnants reads every session and its undo from the store in dir without
-// opening it as a node does: nothing is made, brought up to date or forgotten,
-// and a node may run on it. Where there is no store there is nothing to read.
-func Remnants(ctx context.Context, dir string) ([]Remnant, error) {
+// Remnants reads every session and its undo, and the spares, from the store in
+// dir without opening it as a node does: nothing is made, brought up to date or
+// forgotten, and a node may run on it. Where there is no store there is nothing
+// to read.
+func Remnants(ctx context.Context, dir string) ([]Remnant, []Spare, error) {
 	s := &Store{path: filepath.Join(dir, FileName)}
 	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	} else if err != nil {
-		return nil, &Error{Kind: kindOf(err), Path: s.path, Reason: "the state file cannot be read", Err: err}
+		return nil, nil, &Error{Kind: kindOf(err), Path: s.path, Reason: "the state file cannot be read", Err: err}
 	}
 	var err error
 	if s.read, err = sql.Open("sqlite", lookingDSN(s.path)); err != nil {
-		return nil, s.fail("opening", err)
+		return nil, nil, s.fail("opening", err)
 	}
 	s.read.SetMaxOpenConns(1) // one view of it
-	out, err := s.remnants(ctx)
-	return out, errors.Join(err, s.Close())
+	out, spares, err := s.remnants(ctx)
+	return out, spares, errors.Join(err, s.Close())
 }
 
-func (s *Store) remnants(ctx context.Context) ([]Remnant, error) {
-	if version, err := s.version(ctx, s.read); err != nil || version == 0 {
-		return nil, err // a start that did not get far made it
+// spareVersion is the first that knows of spares.
+const spareVersion = 7
+
+func (s *Store) remnants(ctx context.Context) (out []Remnant, spares []Spare, err error) {
+	version, err := s.version(ctx, s.read)
+	if err != nil || version == 0 {
+		return nil, nil, err // a start that did not get far made it
 	}
+	if version >= spareVersion {
+		if spares, err = s.Spares(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	out, err = s.sessionRemnants(ctx)
+	return out, spares, err
+}
+
+func (s *Store) sessionRemnants(ctx context.Context) ([]Remnant, error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT s.id, s.state, s.repository, j.owner, j.kind, j.path, j.content, j.target, j.done IS NULL
 		FROM sessions s LEFT JOIN journal j ON j.session = s.id ORDER BY s.since, s.rowid, j.seq`)
 	if err != nil {

@@ -48,4 +48,10 @@ type Trace struct {
 	Path    string // of the file or directory; of a process in /proc
 	PID     int    // of a process
 	InUse   bool   // somebody who lives has its lock
+	// Spare says that Sandbox was begun in advance: the session that has used
+	// it, if one has, bears another ID.
+	Spare bool
+	// Holds are the processes in a control group that is no sandbox's, but was
+	// given to a node to make theirs in.
+	Holds []int
 }

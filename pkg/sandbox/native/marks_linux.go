@@ -29,10 +29,16 @@ func (e *Engine) Marked(ctx context.Context) ([]sandbox.Trace, error) {
 	}
 	groups, err := cgroup.Marked(ctx)
 	for dir, id := range groups {
-		out = append(out, sandbox.Trace{Kind: sandbox.TraceGroup, Sandbox: id, Path: dir})
+		t := sandbox.Trace{Kind: sandbox.TraceGroup, Sandbox: id, Path: dir, Spare: isSpare(id)}
+		if id == "" {
+			t.Holds = cgroup.Holds(dir)
+		}
+		out = append(out, t)
 	}
 	return out, err
 }
+
+func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
 
 func (e *Engine) markedProcesses() (out []sandbox.Trace, err error) {
 	entries, err := os.ReadDir("/proc")
@@ -57,7 +63,7 @@ func (e *Engine) markedProcesses() (out []sandbox.Trace, err error) {
 }
 
 func traceOf(pid int, id string) sandbox.Trace {
-	return sandbox.Trace{Kind: sandbox.TraceProcess, Sandbox: id, Path: filepath.Join("/proc", strconv.Itoa(pid)), PID: pid}
+	return sandbox.Trace{Kind: sandbox.TraceProcess, Sandbox: id, Path: filepath.Join("/proc", strconv.Itoa(pid)), PID: pid, Spare: isSpare(id)}
 }
 
 // placed reports whether a process of that name is a helper that this user may
@@ -79,7 +85,7 @@ func (e *Engine) Remains(_ context.Context, u sandbox.Undo) (out []sandbox.Trace
 			return nil, fmt.Errorf("%s is not the control group of sandbox %s", u.Path, u.ID)
 		}
 		if _, err := os.Lstat(u.Path); err == nil {
-			out = append(out, sandbox.Trace{Kind: sandbox.TraceGroup, Sandbox: u.ID, Path: u.Path})
+			out = append(out, sandbox.Trace{Kind: sandbox.TraceGroup, Sandbox: u.ID, Path: u.Path, Spare: isSpare(u.ID)})
 		}
 		return out, nil
 	case undoTry:

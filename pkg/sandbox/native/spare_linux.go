@@ -187,10 +187,13 @@ func (e *Engine) makeSpare(ctx context.Context, k sandbox.Keeping, model sandbox
 	return one, b.helper.Make(ctx, base)
 }
 
+// sparePrefix begins the ID of a spare, as it begins no session's.
+const sparePrefix = "spare-"
+
 func spareID() string {
 	var random [16]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
-	return "spare-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:]))
+	return sparePrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:]))
 }
 
 // drop takes a spare away that nobody has used.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -15,8 +16,9 @@ import (
 const maxGroups = 200_000
 
 // Marked finds every group that is named as a sandbox's, in all of the trees
-// that this process sees, and to which sandbox it belongs. A user other than
-// root is shown that user's own.
+// that this process sees, and to which sandbox it belongs; and those of
+// [Host.Delegate], which belong to none (""). A user other than root is shown
+// that user's own.
 func Marked(ctx context.Context) (map[string]string, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -49,8 +51,12 @@ func marked(ctx context.Context, top string, out map[string]string, left *int) e
 		if *left--; *left < 0 {
 			return fmt.Errorf("there are more than %d control groups", maxGroups)
 		}
+		given := strings.HasPrefix(d.Name(), personal)
 		id, named := strings.CutPrefix(d.Name(), prefix)
-		if !named || id == "" {
+		switch {
+		case given:
+			id = ""
+		case !named || id == "":
 			return nil
 		}
 		info, err := d.Info()
@@ -61,6 +67,31 @@ func marked(ctx context.Context, top string, out map[string]string, left *int) e
 		if uid := os.Geteuid(); uid == 0 || ok && int(stat.Uid) == uid {
 			out[dir] = id
 		}
+		if given {
+			return nil // below it are those of sandboxes
+		}
 		return fs.SkipDir
 	})
+}
+
+// Holds are the processes in a group and below it, as far as this process may
+// know.
+func Holds(dir string) (pids []int) {
+	left := maxGroups
+	_ = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil
+		}
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		text, _ := os.ReadFile(filepath.Join(at, "cgroup.procs"))
+		for word := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
 }
