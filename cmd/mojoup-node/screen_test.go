@@ -40,9 +40,12 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 	file, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 100, Rows: 30})
 	ts.Check(err)
 	defer file.Close()
-	shown := &shownText{more: make(chan struct{}, 1)}
+	shown := &shownText{more: make(chan struct{}, 1), over: make(chan struct{})}
 	var reader sync.WaitGroup
-	reader.Go(func() { _, _ = io.Copy(shown, file) })
+	reader.Go(func() {
+		_, _ = io.Copy(shown, file)
+		close(shown.over)
+	})
 	timeout := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
 	defer timeout.Stop()
 	for _, act := range acts {
@@ -79,6 +82,7 @@ type shownText struct {
 	buf  bytes.Buffer
 	seen int
 	more chan struct{}
+	over chan struct{} // closed when nothing more can come
 }
 
 func (s *shownText) Write(p []byte) (int, error) {
@@ -118,7 +122,7 @@ func (s *shownText) act(file *os.File, act string) error {
 
 func (s *shownText) see(what string) error {
 	late := time.After(20 * time.Second)
-	for {
+	for ended := false; ; {
 		s.mu.Lock()
 		at := bytes.Index(s.buf.Bytes()[s.seen:], []byte(what))
 		if at >= 0 {
@@ -128,8 +132,13 @@ func (s *shownText) see(what string) error {
 		if at >= 0 {
 			return nil
 		}
+		if ended {
+			return fmt.Errorf("it ended without %q", what)
+		}
 		select {
 		case <-s.more:
+		case <-s.over:
+			ended = true
 		case <-late:
 			return fmt.Errorf("no %q", what)
 		}

@@ -47,11 +47,15 @@ not be found out.`,
 				return verifyAll(cmd, p, h)
 			}
 			done, left, err := cleanup(cmd, p, h)
-			if err != nil {
-				return err
+			switch {
+			case errors.Is(err, node.ErrRunning) && !wantsJSON(cmd):
+				newPen(p).printf("nothing to undo: a node is running, and at its start it undid what a dead one had left\n")
+				return nil
+			case err != nil && !errors.Is(err, node.ErrRunning):
+				return fault.As(err)
 			}
 			if wantsJSON(cmd) {
-				err = printJSON(p.Stdout, map[string]any{"did": done, "left": left})
+				err = printJSON(p.Stdout, map[string]any{"did": orEmpty(done), "left": orEmpty(left)})
 			} else {
 				printCleanup(newPen(p), done, left)
 			}
@@ -124,12 +128,8 @@ func cleanup(cmd *cobra.Command, p Process, h here) (done, left []string, err er
 		return nil, nil, err
 	}
 	done, left, err = node.CleanUp(cmd.Context(), h.paths, engines)
-	if errors.Is(err, node.ErrRunning) {
-		talk{w: p.Stderr}.line("a node is running: what a dead one left it undid at its start")
-		return []string{}, []string{}, nil
-	}
 	if err != nil {
-		return nil, nil, fault.As(err)
+		return nil, nil, err
 	}
 	if h.paths.System {
 		did, rest, err := tidyPeople(cmd.Context(), p, h)

@@ -12,9 +12,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -54,8 +54,8 @@ func Main(args []string, p Process) int {
 	root := newRoot(p)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil && out.err != nil {
-		err = fault.Unknown("writing the answer: %w", out.err)
+	if _, coded := errors.AsType[exitCode](err); out.err != nil && (err == nil || coded) {
+		err = unwritten(out.err)
 	}
 	return finish(p, cmd, err)
 }
@@ -79,6 +79,14 @@ func finish(p Process, cmd *cobra.Command, err error) int {
 		_ = printJSON(p.Stdout, map[string]any{"error": f.Problem()})
 	}
 	return f.Exit
+}
+
+// unwritten says that stdout did not take the answer.
+func unwritten(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err
+	}
+	return fault.Unknown("the answer could not be written: %w", err).WithHint("look at where the output goes to")
 }
 
 // written reports whether stdout took everything so far.
@@ -124,9 +132,8 @@ the command's own (128 and the number for a signal).`,
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fault.Usage("%w", err).WithHint("see `%s --help`", cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(badFlag)
+	root.SetHelpCommand(newHelp(p))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Version = buildVersion()
 	root.SetVersionTemplate("mojoup-node {{.Version}}\n")
@@ -137,62 +144,10 @@ the command's own (128 and the number for a signal).`,
 	return root
 }
 
-// noArgs and exactly refuse with our words and exit code.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if cmd.HasSubCommands() {
-		return unknownCommand(cmd, args[0])
-	}
-	return fault.Usage("%s takes no arguments, got %q", cmd.CommandPath(), args[0]).WithHint("see `%s --help`", cmd.CommandPath())
-}
-
-func exactly(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return fault.Usage("%s needs %s", cmd.CommandPath(), strings.Join(names[len(args):], " and ")).
-				WithHint("see `%s --help`", cmd.CommandPath())
-		case len(args) > len(names):
-			return fault.Usage("%s takes %s only, got %q too", cmd.CommandPath(), strings.Join(names, " and "), args[len(names)]).
-				WithHint("see `%s --help`", cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
-// atMostOne refuses a second word.
-func atMostOne(name string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return exactly(name)(cmd, args)
-		}
-		return nil
-	}
-}
-
-// notBoth refuses flags that exclude each other, in the words of the others.
-func notBoth(cmd *cobra.Command, a, b string) error {
-	if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
-		return fault.Usage("--%s and --%s exclude each other", a, b).WithHint("see `%s --help`", cmd.CommandPath())
-	}
-	return nil
-}
-
-func unknownCommand(cmd *cobra.Command, word string) error {
-	f := fault.Usage("%s knows no command %q", cmd.CommandPath(), word)
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(word); len(near) > 0 {
-		return f.WithHint("did you mean `%s %s`?", cmd.CommandPath(), near[0])
-	}
-	return f.WithHint("see `%s --help`", cmd.CommandPath())
-}
-
 // group is a command that only holds others.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{Use: use, Short: short, Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return fault.Usage("%s needs a command", cmd.CommandPath()).WithHint("see `%s --help`", cmd.CommandPath())
+		return fault.Usage("%s needs a command", called(cmd)).WithHint("see `%s --help`", cmd.CommandPath())
 	}}
 	g.AddCommand(children...)
 	return g

@@ -18,15 +18,21 @@ func newCompletion(p Process) *cobra.Command {
 		Args:      exactly("a shell: bash, zsh or fish"),
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
 			switch args[0] {
 			case "bash":
-				return cmd.Root().GenBashCompletionV2(p.Stdout, true)
+				err = cmd.Root().GenBashCompletionV2(p.Stdout, true)
 			case "zsh":
-				return cmd.Root().GenZshCompletion(p.Stdout)
+				err = cmd.Root().GenZshCompletion(p.Stdout)
 			case "fish":
-				return cmd.Root().GenFishCompletion(p.Stdout, true)
+				err = cmd.Root().GenFishCompletion(p.Stdout, true)
+			default:
+				return fault.Usage("no completion for %q", args[0]).WithHint("known shells: bash, zsh, fish")
 			}
-			return fault.Usage("no completion for %q", args[0]).WithHint("known shells: bash, zsh, fish")
+			if written(p) != nil {
+				return nil // Main says it
+			}
+			return err
 		},
 	}
 }

@@ -54,7 +54,7 @@ switched off, 3 where it could not be found out.`,
 			return verdictExit(report.Verdict)
 		},
 	}
-	cmd.Flags().StringVar(&engine, "engine", "", "judge this engine instead of the configured one: auto, native, docker")
+	cmd.Flags().StringVar(&engine, "engine", "", "judge this engine instead of the configured one: auto, native, docker, off")
 	cmd.Flags().BoolVar(&mend, "fix", false, "show what could be mended without harm, ask, and do it: linger, registration, the image")
 	cmd.Flags().BoolVar(&undo, "undo", false, "take back what --fix has done")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before --fix changes something")
@@ -103,7 +103,7 @@ func printReport(pen pen, r capability.Report) {
 			found += " (for engine " + strings.Join(c.Engines, ", ") + " only)"
 		}
 		s := stateWords[state]
-		pen.printf("%s  %s: %s\n", pen.paint(s.colour, pad(s.word, 7)), c.Title, cell(found))
+		pen.printf("%s  %s: %s\n", pen.paint(s.colour, pad(s.word, 7)), c.Title, pen.cell(found))
 		if state == capability.OK || state == capability.Skipped {
 			continue
 		}

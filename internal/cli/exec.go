@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -75,14 +76,17 @@ func execute(ctx context.Context, p Process, o execOptions, id string, argv []st
 func (o execOptions) request(p Process, argv []string) (api.ExecRequest, error) {
 	if argv[0] == "--" { // it stands after the id, where flags have ended
 		argv = argv[1:]
+	} else if strings.HasPrefix(argv[0], "-") {
+		return api.ExecRequest{}, fault.Usage("%q stands behind the session's id, where the command begins", argv[0]).
+			WithHint("flags stand before the id: mojoup-node session exec [flags] ID -- COMMAND")
 	}
 	req := api.ExecRequest{Command: argv, Terminal: terminalFor(p, o.tty, o.noTTY)}
 	if len(argv) == 0 || argv[0] == "" {
-		return req, fault.Usage("session exec needs a command after --")
+		return req, fault.Usage("session exec needs a command after --").WithHint("for example `mojoup-node session exec ID -- git status`")
 	}
 	if o.dir != "" {
 		if !filepath.IsAbs(o.dir) {
-			return req, fault.Usage("--dir %q is not an absolute path", o.dir)
+			return req, fault.Usage("--dir %q is not an absolute path", o.dir).WithHint("begin it with /: it is a directory inside")
 		}
 		req.Directory = filepath.Clean(o.dir)
 	}

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"net/url"
@@ -20,6 +18,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
@@ -34,7 +33,7 @@ type fix struct {
 // fixes are what would help, of the few changes that harm nobody.
 func (h here) fixes(p Process, r capability.Report) []fix {
 	var out []fix
-	if user := p.Getenv("USER"); h.untilLogout(p, user) {
+	if m := cgroup.ManagerOf(os.DirFS("/"), p.Getenv("XDG_RUNTIME_DIR"), p.Getenv("USER"), p.UID); m.Runs && !m.Lingers {
 		out = append(out, fix{"let the person's services go on after logout",
 			[]string{"loginctl", "enable-linger"}, []string{"loginctl", "disable-linger"}})
 	}
@@ -52,19 +51,6 @@ func (h here) fixes(p Process, r capability.Report) []fix {
 func failed(r capability.Report, name string) bool {
 	i := slices.IndexFunc(r.Checks, func(c capability.Check) bool { return c.Name == name })
 	return i >= 0 && r.Checks[i].State == capability.Fail
-}
-
-// untilLogout reports whether this person's service manager ends with them.
-func (h here) untilLogout(p Process, user string) bool {
-	run := p.Getenv("XDG_RUNTIME_DIR")
-	if run == "" {
-		run = fmt.Sprintf("/run/user/%d", p.UID)
-	}
-	if _, err := os.Stat(filepath.Join(run, "systemd", "private")); err != nil || user == "" || strings.Contains(user, "/") {
-		return false
-	}
-	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", user))
-	return errors.Is(err, fs.ErrNotExist)
 }
 
 // listens reports whether something takes connections at a URL of this machine.
@@ -95,9 +81,11 @@ func (h here) fix(ctx context.Context, p Process, r capability.Report, yes bool)
 		say.line("would %s: %s", f.What, strings.Join(f.Do, " "))
 	}
 	if !yes {
-		agreed, err := agree(p, "do that? [y/N] ")
-		if err != nil || !agreed {
-			return err
+		if !isTerminal(p.Stdin) {
+			return fault.Usage("nobody can be asked here").WithHint("say --yes")
+		}
+		if !agreed(ctx, p, "Do that?") {
+			return nil
 		}
 	}
 	for _, f := range all {
@@ -147,20 +135,6 @@ func runFix(ctx context.Context, argv []string) error {
 		return fault.Negative("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(said.String()))
 	}
 	return nil
-}
-
-// agree asks on a terminal; elsewhere nobody could answer.
-func agree(p Process, question string) (bool, error) {
-	if !isTerminal(p.Stdin) {
-		return false, fault.Usage("nobody can be asked here").WithHint("say --yes")
-	}
-	fmt.Fprint(p.Stderr, question)
-	line, err := bufio.NewReader(p.Stdin).ReadString('\n')
-	if err != nil {
-		return false, fault.Usage("no answer")
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes", nil
 }
 
 func (h here) remembered() (done []fix, err error) {

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,6 +17,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/plan"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/process"
 )
 
@@ -80,11 +84,11 @@ func (h here) startNode(ctx context.Context, p Process) error {
 	defer log.Close()
 	self, err := p.Executable()
 	if err != nil {
-		return fault.CannotRun("finding this program to start a node: %w", err)
+		return fault.Unknown("finding this program to start a node: %w", err)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return fault.CannotRun("starting a node: %w", err)
+		return fault.Unknown("starting a node: %w", err)
 	}
 	defer r.Close()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "serve", "--linger")
@@ -98,7 +102,7 @@ func (h here) startNode(ctx context.Context, p Process) error {
 	err = cmd.Start()
 	_ = w.Close()
 	if err != nil {
-		return fault.CannotRun("starting a node: %w", err)
+		return fault.Unknown("starting a node: %w", err)
 	}
 	_ = cmd.Process.Release()
 	return h.waitReady(ctx, r)
@@ -106,23 +110,27 @@ func (h here) startNode(ctx context.Context, p Process) error {
 
 func (h here) waitReady(ctx context.Context, r *os.File) error {
 	if err := r.SetReadDeadline(time.Now().Add(startWithin)); err != nil {
-		return fault.CannotRun("waiting for the node: %w", err)
+		return fault.Unknown("waiting for the node: %w", err)
 	}
 	interrupted := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Now()) })
 	defer interrupted()
-	var word [1024]byte
-	n, err := r.Read(word[:])
-	switch said := strings.TrimSpace(string(word[:n])); {
+	said, err := bufio.NewReader(io.LimitReader(r, 64<<10)).ReadString('\n')
+	var why api.Problem
+	switch said = strings.TrimSpace(said); {
 	case said == readyWord:
 		return nil
-	case said != "":
-		return fault.CannotRun("the node did not start: %s", said).WithHint("its log: %s", h.logPath())
+	case json.Unmarshal([]byte(said), &why) == nil && why.Sentence != "":
+		f := fault.Unknown("the node did not start: %s", why.Sentence)
+		if why.Hint == "" {
+			return f.WithHint("its log: %s", h.logPath())
+		}
+		return f.WithHint("%s; its log: %s", why.Hint, h.logPath())
 	case ctx.Err() != nil:
-		return fault.CannotRun("interrupted while the node started")
+		return fault.Unknown("interrupted while the node started")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fault.CannotRun("the node did not answer within %s", startWithin).WithHint("its log: %s", h.logPath())
+		return fault.Unknown("the node did not answer within %s", startWithin).WithHint("its log: %s", h.logPath())
 	}
-	return fault.CannotRun("the node ended while starting").WithHint("its log: %s", h.logPath())
+	return fault.Unknown("the node ended while starting").WithHint("its log: %s", h.logPath())
 }
 
 const readyWord = "ready"
@@ -141,10 +149,38 @@ func tellReady(p Process, line string) {
 	_ = f.Close()
 }
 
-// noNode says what to do where a question needs a running node.
+// tellWhyNot says why no node starts, with the next step.
+func tellWhyNot(p Process, f *fault.Fault) {
+	line, err := json.Marshal(api.Problem{Code: f.Code, Sentence: f.Sentence, Hint: f.Hint})
+	if err == nil {
+		tellReady(p, string(line))
+	}
+}
+
+// lastLog is the log of the node that last ran in the background, if any did.
+func (h here) lastLog() string {
+	if info, err := os.Lstat(h.logPath()); err != nil || info.Size() == 0 {
+		return ""
+	}
+	return h.logPath()
+}
+
+// logPlace is where the log of a node of this process goes, for people.
+func (h here) logPlace(p Process) string {
+	switch {
+	case p.Getenv(readyVariable) != "":
+		return h.logPath()
+	case p.Getenv("JOURNAL_STREAM") != "":
+		return fmt.Sprintf("the journal: journalctl _PID=%d", os.Getpid())
+	}
+	return "where it was started, on stderr"
+}
+
+// noNode says what to do where a question is about a session that lives.
 func noNode(err error) error {
 	if errors.Is(err, client.ErrNotRunning) {
-		return fault.Unknown("%w", err).WithCode("not-running").WithHint("start it with `mojoup-node serve`")
+		return fault.Unknown("%w, so no session lives", err).WithCode("not-running").
+			WithHint("`mojoup-node session list --past` names those that ended, `mojoup-node status` the socket that was asked")
 	}
 	return err
 }

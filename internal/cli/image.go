@@ -47,7 +47,7 @@ func newImageCheck(p Process) *cobra.Command {
 		Short: "say whether an image fits sessions on engine docker",
 		Long: `Look into an image, without starting it, for what OpenShell and sessions need, and
 name the agent tools that it has. Exit code 1 where it does not fit.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne("an image"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return checkImage(cmd.Context(), p, strings.Join(args, ""), wantsJSON(cmd))
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/baseimage"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/engine"
@@ -15,9 +16,9 @@ func buildImage(ctx context.Context, p Process, o imageOptions) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.docker()
+	d, err := h.dockerThere(ctx)
 	if err != nil {
-		return fault.Unknown("%w", err)
+		return err
 	}
 	defer d.Close()
 	name := o.name
@@ -38,9 +39,9 @@ func checkImage(ctx context.Context, p Process, ref string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.docker()
+	d, err := h.dockerThere(ctx)
 	if err != nil {
-		return fault.Unknown("%w", err)
+		return err
 	}
 	defer d.Close()
 	if ref == "" {
@@ -67,6 +68,18 @@ func checkImage(ctx context.Context, p Process, ref string, asJSON bool) error {
 		return exitCode(fault.ExitNegative)
 	}
 	return nil
+}
+
+// dockerThere is Docker where it answers, else why it does not.
+func (h here) dockerThere(ctx context.Context) (*daemon.Daemon, error) {
+	if err := capability.ThisHost(capability.Options{}).Docker(ctx).Err(); err != nil {
+		return nil, fault.Unknown("%w", err)
+	}
+	d, err := h.docker()
+	if err != nil {
+		return nil, fault.Unknown("%w", err)
+	}
+	return d, nil
 }
 
 // toolsIn names the agent tools that an image has.

@@ -30,10 +30,17 @@ func (h here) examine(ctx context.Context, e capability.Engine, thorough bool) c
 	defer asker.close()
 	host.CLIVersion, host.Gateway, host.Image, host.Binds = cliVersion, asker.answer, asker.image, asker.binds
 	if thorough {
+		host.Served = h.served(ctx)
 		host.Reach = asker.reach
 		host.Limit = thoroughWithin
 	}
 	return capability.Examine(ctx, host, e)
+}
+
+// served reports whether a system node serves this person.
+func (h here) served(ctx context.Context) bool {
+	s, err := h.client().Status(ctx)
+	return err == nil && s.Node.System && os.Getuid() != 0
 }
 
 // thoroughWithin bounds each check of doctor: a container has to start.

@@ -62,7 +62,7 @@ func serveSystem(ctx context.Context, p Process) error {
 		}
 		return now.List(config.PeopleAllow), nil
 	}
-	o.Status, o.Checks = h.systemStatus(ctx)
+	o.Status, o.Checks = h.systemStatus(ctx, h.logPlace(p))
 	o.Page = console.OpenPage(h.settings.String(config.ConsoleListen))
 	o.Ready = func() {
 		tellReady(p, readyWord)
@@ -108,7 +108,7 @@ func (h here) peopleOptions(log *slog.Logger) people.Options {
 
 // systemStatus is what root is told of the node itself, with a verdict on the
 // machine that is found out once, and with what it rests on.
-func (h here) systemStatus(ctx context.Context) (func() api.Status, func() api.Checks) {
+func (h here) systemStatus(ctx context.Context, log string) (func() api.Status, func() api.Checks) {
 	since := time.Now()
 	var found atomic.Pointer[capability.Report]
 	go func() {
@@ -117,7 +117,7 @@ func (h here) systemStatus(ctx context.Context) (func() api.Status, func() api.C
 	}()
 	status := func() api.Status {
 		s := api.Status{
-			Node:    api.Node{Running: true, PID: os.Getpid(), Since: since, Version: buildVersion(), Socket: h.paths.Socket(), System: true},
+			Node:    api.Node{Running: true, PID: os.Getpid(), Since: since, Version: buildVersion(), Socket: h.paths.Socket(), Log: log, System: true},
 			Verdict: api.Verdict{Engine: string(h.engine()), Sentence: node.StillExamined, Pending: true},
 		}
 		if r := found.Load(); r != nil {

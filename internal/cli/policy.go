@@ -1,22 +1,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"net/netip"
-	"net/url"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
+	"errors"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/effective"
-	"github.com/mojoup/mojoup-node/internal/egress/dialguard"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/node"
+	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/internal/registries"
 	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
 )
 
@@ -35,36 +34,100 @@ func (o *policyOptions) flags(cmd *cobra.Command) {
 }
 
 // compose is the policy that a session asked for in the same way would have.
-func (o policyOptions) compose(ctx context.Context, p Process) (*policy.Effective, error) {
-	top, err := repositoryTop(p, o.repo)
+func (o policyOptions) compose(ctx context.Context, p Process) (composed, error) {
+	r, err := repositoryOf(p, o.repo)
 	if err != nil {
-		return nil, err
+		return composed{}, err
 	}
 	h, err := look(p)
 	if err != nil {
-		return nil, err
+		return composed{}, err
 	}
-	in := effective.Input{Top: top, Tool: o.tool, Private: h.settings.Prefixes(config.NetworkPrivate), Find: finder(p, top)}
+	in := effective.Input{Top: r.Top, Tool: o.tool, Private: h.settings.Prefixes(config.NetworkPrivate), Find: finder(p, r.Top)}
 	if o.file != "" {
-		source, err := readBounded(o.file)
+		source, err := readNamed(o.file)
 		if err != nil {
-			return nil, fault.Usage("reading --policy: %w", err)
+			return composed{}, err
 		}
 		in.Given = &effective.Text{Name: o.file, Source: source}
 	}
-	return effective.Compose(ctx, in)
+	layers, err := effective.Layers(ctx, in)
+	if err != nil {
+		return composed{}, err
+	}
+	e, err := effective.Compile(ctx, layers, in)
+	if err != nil {
+		return composed{}, wrongTool(err)
+	}
+	return composed{Effective: e, here: h, repository: r, layers: layers, in: in}, nil
 }
 
-func repositoryTop(p Process, given string) (string, error) {
-	if given == "" {
-		dir, err := os.Getwd()
-		if err != nil {
-			return "", fault.Unknown("finding the current directory: %w", err)
-		}
-		given = spelled(p, dir)
+// wrongTool is err, which is wrong usage where it says that no tool has the name
+// that --tool was given.
+func wrongTool(err error) error {
+	if unknown, ok := errors.AsType[*effective.UnknownToolError](err); ok {
+		return fault.Usage("%w", unknown)
 	}
-	r, err := repo.Look(given)
-	return r.Top, err
+	return err
+}
+
+// composed is a policy with what it was made of.
+type composed struct {
+	*policy.Effective
+	here       here
+	repository repo.Repository
+	layers     []policy.Layer
+	in         effective.Input
+}
+
+// What [composed.approval] answers.
+const (
+	approvalNotNeeded = "not needed"
+	approvalGiven     = "given"
+	approvalMissing   = "missing"
+)
+
+// approval says how it stands with the person's yes to what the repository asks
+// for: without it no session starts there, whatever its rules allow.
+func (c composed) approval(ctx context.Context, p Process) (string, error) {
+	own, err := effective.Own(ctx, c.layers, c.in)
+	if err != nil {
+		return "", err
+	}
+	if len(effective.Asks(own)) == 0 || c.here.settings.String(config.PolicyTrust) == "always" {
+		return approvalNotNeeded, nil
+	}
+	if outside(p) != nil {
+		return "", nil // nobody can be asked in here
+	}
+	req := api.ApprovalRequest{Directory: c.repository.Top, Repository: c.repository.Top, Env: plan.CallerEnv(p.Environ())}
+	a, err := c.here.client().Approval(ctx, req)
+	if errors.Is(err, client.ErrNotRunning) {
+		a.Approved, err = node.NewOffline(c.here.paths).Approved(ctx, p.UID, c.repository, own)
+	}
+	if err != nil || !a.Approved {
+		return approvalMissing, err
+	}
+	return approvalGiven, nil
+}
+
+// approvalLine is [composed.approval] for people.
+func approvalLine(state string) string {
+	switch state {
+	case approvalGiven:
+		return "approval: given, so this holds now\n"
+	case approvalMissing:
+		return "approval: missing, so no session starts in this repository yet; this is what holds after `mojoup-node policy approve`\n"
+	}
+	return ""
+}
+
+func repositoryOf(p Process, given string) (repo.Repository, error) {
+	dir, named, err := whereabouts(p, given)
+	if err != nil {
+		return repo.Repository{}, err
+	}
+	return repo.Look(cmp.Or(named, dir))
 }
 
 // finder asks the package clients of this machine, as the person who asks.
@@ -82,167 +145,6 @@ func inBrackets(hint string) string {
 	return " (" + visible(hint) + ")"
 }
 
-func printExplanation(pen pen, x explained) {
-	switch {
-	case x.Refused:
-		pen.printf("denied: %s\n", visible(x.Node))
-	case x.Decision.Allowed:
-		pen.printf("allowed: %s\n", visible(x.Decision.Reason))
-	default:
-		pen.printf("denied: %s\n", visible(x.Decision.Reason))
-	}
-	if x.Node != "" && !x.Refused {
-		pen.printf("note: %s\n", visible(x.Node))
-	}
-	for _, l := range x.Layers {
-		answer := "refuses"
-		if l.Allowed {
-			answer = "allows"
-		}
-		pen.printf("  %s %s: %s", visible(l.Layer), answer, visible(l.Reason))
-		if l.Rule != "" {
-			pen.printf(" (%s, %s)", visible(l.Rule), visible(l.Source.String()))
-		}
-		pen.printf("\n")
-	}
-}
-
-func newPolicyExplain(p Process) *cobra.Command {
-	var o policyOptions
-	var method string
-	cmd := &cobra.Command{
-		Use:   "explain URL",
-		Short: "say whether a request would be allowed, and by which rule of which layer",
-		Long: `Decide a request exactly as the way out of a session would, without sending it.
-URL is https://host/path, http://host/path, or host:port for any other connection.
-Exit code 0 where it would be allowed, 1 where not.`,
-		Args: exactly("a URL"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := parseTarget(args[0], method)
-			if err != nil {
-				return err
-			}
-			e, err := o.compose(cmd.Context(), p)
-			if err != nil {
-				return err
-			}
-			x := explained{Explanation: e.Explain(req)}
-			if err := x.askGuard(p, req); err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				if err := printJSON(p.Stdout, x); err != nil {
-					return err
-				}
-			} else {
-				printExplanation(newPen(p), x)
-			}
-			if !x.Decision.Allowed || x.Refused {
-				return exitCode(fault.ExitNegative)
-			}
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&method, "method", "GET", "the method of the request")
-	o.flags(cmd)
-	addJSON(cmd)
-	return cmd
-}
-
-// explained is what the layers say, and what the way out says of the address:
-// a rule cannot open what the node's settings keep shut.
-type explained struct {
-	policy.Explanation
-	Refused bool   `json:"refused,omitempty"` // by the node, though the layers allow it
-	Node    string `json:"node,omitempty"`    // what the node says, in one sentence
-}
-
-func (x *explained) askGuard(p Process, req policy.Request) error {
-	if !x.Decision.Allowed {
-		return nil
-	}
-	h, err := look(p)
-	if err != nil {
-		return err
-	}
-	addr, err := netip.ParseAddr(req.Host)
-	if err != nil {
-		if len(x.Decision.Addresses) > 0 {
-			x.Node = "what the name leads to is looked at when it is dialled: a private address needs node.network.private too"
-		}
-		return nil
-	}
-	guard, err := dialguard.New(h.settings.Prefixes(config.NetworkPrivate), nil)
-	if err == nil {
-		if why := guard.Check(netip.AddrPortFrom(addr, req.Port), x.Decision.Addresses); why != nil {
-			x.Refused, x.Node = true, why.Error()
-		}
-	}
-	return err
-}
-
-// parseTarget reads what a person calls a request.
-func parseTarget(text, method string) (policy.Request, error) {
-	bad := func(why string) error {
-		return fault.Usage("%q is not a request: %s", text, why).WithHint("for example https://host.example/path or host.example:5432")
-	}
-	if up := strings.ToUpper(method); up != method && slices.Contains(methods, up) {
-		return policy.Request{}, fault.Usage("methods are compared exactly: write %s, not %s", up, method)
-	}
-	req := policy.Request{Method: method}
-	var host, port, path string
-	if scheme, rest, ok := strings.Cut(text, "://"); ok {
-		u, err := url.Parse(text)
-		scheme = strings.ToLower(scheme)
-		switch {
-		case err != nil || u.Host == "" || u.User != nil || rest == "":
-			return req, bad("it does not read as a URL")
-		case scheme == "https":
-			req.TLS, port = true, "443"
-		case scheme == "http":
-			port = "80"
-		default:
-			return req, bad("only http and https have methods and paths")
-		}
-		host, path = u.Hostname(), u.EscapedPath()
-		if u.Port() != "" {
-			port = u.Port()
-		}
-	} else {
-		i := strings.LastIndexByte(text, ':')
-		if i < 0 {
-			return req, bad("it needs a scheme or a port")
-		}
-		host, port = strings.Trim(text[:i], "[]"), text[i+1:]
-		req.Method = ""
-	}
-	return finishTarget(req, host, port, path, bad)
-}
-
-// methods are those that somebody may have written in small letters.
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-
-func finishTarget(req policy.Request, host, port, path string, bad func(string) error) (policy.Request, error) {
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return req, bad("the port is no number from 1 to 65535")
-	}
-	req.Port = uint16(n)
-	if req.Host, err = policy.NormalHost(host); err != nil {
-		return req, bad(err.Error())
-	}
-	if req.Method == "" {
-		return req, nil
-	}
-	if path == "" {
-		path = "/"
-	}
-	if req.Path, err = policy.NormalPath(path); err != nil {
-		return req, bad(err.Error())
-	}
-	return req, nil
-}
-
 func newPolicyShow(p Process) *cobra.Command {
 	var o policyOptions
 	var whole bool
@@ -258,12 +160,15 @@ func newPolicyShow(p Process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if wantsJSON(cmd) {
-				return printJSON(p.Stdout, map[string]any{
-					"sandbox": e.Sandbox, "lines": orEmpty(e.Show()), "notes": orEmpty(e.Notes), "asks": orEmpty(e.Asks()), "digest": e.Digest(),
-				})
+			approval, err := e.approval(cmd.Context(), p)
+			if err != nil {
+				return err
 			}
-			printEffective(newPen(p), e)
+			if wantsJSON(cmd) {
+				return printJSON(p.Stdout, shownPolicy{e.Sandbox, orEmpty(e.Show()), orEmpty(e.Notes), orEmpty(effective.Asks(e.Effective)), e.Digest(), approval})
+			}
+			printEffective(newPen(p), e.Effective)
+			newPen(p).printf("%s", approvalLine(approval))
 			return nil
 		},
 	}
@@ -271,6 +176,16 @@ func newPolicyShow(p Process) *cobra.Command {
 	o.flags(cmd)
 	addJSON(cmd)
 	return cmd
+}
+
+// shownPolicy is the answer of policy show.
+type shownPolicy struct {
+	Sandbox  policy.Sandbox `json:"sandbox"`
+	Lines    []policy.Line  `json:"lines"`
+	Notes    []policy.Note  `json:"notes"`
+	Asks     []policy.Ask   `json:"asks"`
+	Digest   string         `json:"digest"`
+	Approval string         `json:"approval,omitempty"`
 }
 
 func orEmpty[T any](s []T) []T {
@@ -300,8 +215,8 @@ func newPolicySchema(p Process) *cobra.Command {
 		Short: "print the JSON Schema of a policy, for editors",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := p.Stdout.Write(policy.Schema())
-			return err
+			_, _ = p.Stdout.Write(policy.Schema()) // the writer remembers
+			return nil
 		},
 	}
 }

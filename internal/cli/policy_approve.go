@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -32,15 +30,9 @@ is asked again. Without a terminal --yes is the answer.`,
 			if err != nil {
 				return err
 			}
-			dir, err := os.Getwd()
-			if err != nil {
-				return fault.Unknown("finding the current directory: %w", err)
-			}
-			req := api.ApprovalRequest{Directory: spelled(p, dir), Env: plan.CallerEnv(p.Environ())}
-			if o.repo != "" {
-				if req.Repository, err = filepath.Abs(o.repo); err != nil {
-					return fault.Usage("--repo %s: %w", o.repo, err)
-				}
+			req := api.ApprovalRequest{Env: plan.CallerEnv(p.Environ())}
+			if req.Directory, req.Repository, err = whereabouts(p, o.repo); err != nil {
+				return err
 			}
 			return h.withNode(cmd.Context(), p, func() error { return h.approve(cmd.Context(), p, req, yes) })
 		},
@@ -75,8 +67,7 @@ func (h here) approve(ctx context.Context, p Process, req api.ApprovalRequest, y
 	case !isTerminal(p.Stdin) || !isTerminal(p.Stderr):
 		return fault.Negative("not approved: there is nobody to ask").WithHint("if you agree: mojoup-node policy approve --yes --repo %s", fault.Quoted(a.Repository))
 	default:
-		fmt.Fprintf(p.Stderr, "Allow this for this repository? Type yes: ")
-		if typedLine(ctx, p.Stdin) != "yes" {
+		if !agreed(ctx, p, "Allow this for this repository?") {
 			return fault.Negative("not approved").WithHint("edit .mojoup/policy.json, or approve later with `mojoup-node policy approve`")
 		}
 	}

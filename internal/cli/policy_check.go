@@ -52,14 +52,16 @@ less than it looks. Exit code 0 where it would load, 1 where it would not.`,
 // checkedSource is the file that was named, or the repository's own.
 func checkedSource(ctx context.Context, p Process, given string, args []string) (top, file string, source []byte, err error) {
 	if len(args) == 1 {
-		if source, err = readBounded(args[0]); err != nil {
-			return "", "", nil, fault.Unknown("reading the policy: %w", err)
+		if source, err = readNamed(args[0]); err != nil {
+			return "", "", nil, err
 		}
 		return "", args[0], source, nil
 	}
-	if top, err = repositoryTop(p, given); err != nil {
+	r, err := repositoryOf(p, given)
+	if err != nil {
 		return "", "", nil, err
 	}
+	top = r.Top
 	source, err = repo.ReadPolicy(ctx, top)
 	if errors.Is(err, repo.ErrNoPolicy) {
 		return "", "", nil, fault.Unknown("%w", err).WithHint("without one nothing is reachable from a session here; name a file to check that one")

@@ -1,16 +1,11 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
-
-// maxDocument is how large a policy may be, in bytes.
-const maxDocument = 1 << 20
 
 // readBounded reads a regular file that a person named: never more than a
 // policy may have, and never waiting for somebody to open the other side.
@@ -25,11 +20,11 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Type() != 0 {
-		return nil, fmt.Errorf("%s: not a regular file", path)
+		return nil, errNoFile
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
 	if err == nil && len(text) > maxDocument {
-		err = errors.New(path + ": larger than 1 MiB")
+		err = errTooLarge
 	}
 	return text, err
 }

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,10 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/effective"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
 )
 
 type runOptions struct {
@@ -71,7 +71,7 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
 	f := cmd.Flags()
 	f.StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
 	f.StringVar(&o.tool, "tool", "", "run this agent tool: claude, copilot, codex, opencode, kilo")
-	f.StringVar(&o.engine, "engine", "", "use this engine instead of the configured one: auto, native, docker, off")
+	f.StringVar(&o.engine, "engine", "", "use this engine instead of the configured one: auto, native, docker; off is an ordinary process")
 	f.StringArrayVar(&o.env, "env", nil, "set a variable inside, as `KEY=VALUE`; may be given more than once")
 	f.StringVar(&o.policy, "policy", "", "a policy `file` of your own, as one more layer")
 	f.BoolVar(&o.tty, "tty", false, "give the command a terminal even where stdin or stdout is none")
@@ -103,7 +103,15 @@ func run(ctx context.Context, p Process, o runOptions) error {
 // whole environment of an ordinary process, a yes to the repository's policy.
 func (h here) runAs(ctx context.Context, p Process, o runOptions, req api.RunRequest) error {
 	once := func() error {
-		return h.withNode(ctx, p, func() error { return h.runOnce(ctx, p, o, req) })
+		var asked error
+		err := h.withNode(ctx, p, func() error {
+			asked = h.runOnce(ctx, p, o, req)
+			return asked
+		})
+		if err != nil && err != asked { // there was no node to ask
+			return fault.As(err).WithExit(fault.ExitCannotRun)
+		}
+		return err
 	}
 	err, asked := once(), false
 	for f := fault.As(err); f != nil; f = fault.As(err) {
@@ -147,13 +155,13 @@ func (h here) withNode(ctx context.Context, p Process, ask func() error) error {
 				continue // the same of a system node that MOJOUP_RUNTIME_DIR names
 			}
 			if err != nil {
-				return fault.CannotRun("%w", err)
+				return fault.Unknown("%w", err)
 			}
 		default:
 			return err
 		}
 		if err := h.startNode(ctx, p); err != nil {
-			return fault.As(err).WithExit(fault.ExitCannotRun)
+			return fault.As(err)
 		}
 	}
 }
@@ -164,30 +172,36 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 	if len(o.command) == 0 && o.tool == "" {
 		return api.RunRequest{}, fault.Usage("run needs a command after --, or --tool").WithHint("for example `mojoup-node run -- make test`")
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return api.RunRequest{}, fault.CannotRun("finding the current directory: %w", err)
-	}
 	req := api.RunRequest{
-		Directory: spelled(p, dir), Tool: o.tool, Command: o.command, Engine: o.engine,
+		Tool: o.tool, Command: o.command, Engine: o.engine,
 		Env: plan.CallerEnv(p.Environ()), RecordTerminal: o.record, SignIns: signInPlaces(p),
 	}
-	if o.repo != "" {
-		if req.Repository, err = filepath.Abs(o.repo); err != nil {
-			return req, fault.Usage("--repo %s: %w", o.repo, err)
-		}
-		req.Directory = req.Repository
+	if _, err := configuredEngine(p, o.engine); o.engine != "" && err != nil {
+		return req, err
+	}
+	if err := wrongTool(effective.CheckTool(o.tool)); err != nil {
+		return req, err
 	}
 	if err := checkVariables(o.env); err != nil {
 		return req, err
 	}
 	req.Env = append(req.Env, o.env...)
 	if o.policy != "" {
-		text, err := readBounded(o.policy)
+		text, err := readNamed(o.policy)
 		if err != nil {
-			return req, fault.Usage("reading --policy: %w", err)
+			return req, err
+		}
+		if _, err := policy.Parse(o.policy, text); err != nil {
+			return req, fault.CannotRun("%w", err)
 		}
 		req.PolicyName, req.Policy = o.policy, string(text)
+	}
+	var err error
+	if req.Directory, req.Repository, err = whereabouts(p, o.repo); err != nil {
+		return req, fault.As(err).WithExit(fault.ExitCannotRun)
+	}
+	if req.Repository != "" {
+		req.Directory = req.Repository
 	}
 	if req.Detach = o.detach; req.Detach {
 		req.Terminal = terminalFor(p, o.tty, !o.tty)
@@ -195,6 +209,27 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 		req.Terminal = terminalFor(p, o.tty, o.noTTY)
 	}
 	return req, nil
+}
+
+// whereabouts are the directory that a question is about and the repository
+// that --repo names, if any.
+func whereabouts(p Process, repo string) (dir, repository string, err error) {
+	if filepath.IsAbs(repo) { // then nothing depends on where this process is
+		return filepath.Clean(repo), filepath.Clean(repo), nil
+	}
+	if dir, err = workingDirectory(p); err == nil && repo != "" {
+		repository, err = filepath.Abs(repo)
+	}
+	return dir, repository, err
+}
+
+// workingDirectory is where the person is.
+func workingDirectory(p Process) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fault.Unknown("the current directory is gone or cannot be read").WithHint("go to one that is there, or name it with --repo")
+	}
+	return spelled(p, dir), nil
 }
 
 // spelled is the current directory as the person got there, through symbolic
@@ -261,23 +296,4 @@ func (h here) runOnce(ctx context.Context, p Process, o runOptions, req api.RunR
 		return nil
 	}
 	return v.finish(ended, err, id)
-}
-
-// typedLine is what the person types, or nothing where they interrupt it. The
-// read itself cannot be ended and stays behind; the command ends soon after.
-func typedLine(ctx context.Context, r io.Reader) string {
-	typed := make(chan string, 1)
-	go func() {
-		line, err := bufio.NewReader(r).ReadString('\n')
-		if err != nil {
-			line = ""
-		}
-		typed <- strings.TrimSpace(line)
-	}()
-	select {
-	case line := <-typed:
-		return line
-	case <-ctx.Done():
-		return ""
-	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +116,7 @@ func (o secretOptions) request() (api.SecretRequest, error) {
 		switch {
 		case at == "":
 		case req.At != "":
-			return req, fault.Usage("a key is kept in one place: give one of --file, --env, --command, --keyring")
+			return req, fault.Usage("a key is kept in one place").WithHint("give one of --file, --env, --command, --keyring")
 		default:
 			req.Kind, req.At = string(kind), at
 		}
@@ -144,13 +145,24 @@ func readKey(p Process) (api.Key, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fault.Unknown("reading the key: %w", err)
 		}
+		if len(b) == 0 {
+			return "", errNoKey()
+		}
 		return api.Key(b), nil
 	}
 	b, err := io.ReadAll(io.LimitReader(bufio.NewReader(p.Stdin), secrets.MaxLength+3))
 	if err != nil {
 		return "", fault.Unknown("reading the key: %w", err)
 	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return "", errNoKey()
+	}
 	return api.Key(b), nil
+}
+
+func errNoKey() error {
+	return fault.Usage("no key was given").
+		WithHint("write it to stdin, as `mojoup-node secret set NAME --host HOST <FILE`, or say where it is kept: --file, --env, --command, --keyring")
 }
 
 func newSecretList(p Process) *cobra.Command {

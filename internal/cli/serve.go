@@ -26,7 +26,8 @@ func newServe(p Process) *cobra.Command {
 		Use:   "serve",
 		Short: "run the node",
 		Long: `Run the node in the foreground until it is told to end (SIGTERM, Ctrl-C); its
-sessions end first. Log lines go to stderr as JSON.
+sessions end first. Log lines go to stderr as JSON; "mojoup-node status" says where
+those of a node are that runs in the background.
 
 With --linger the node ends by itself once it has had no session for a while:
 so does the one that "mojoup-node run" starts where none runs. A socket that
@@ -49,8 +50,7 @@ everybody's sessions and may end them, and everybody else sees their own.`,
 				err = serve(cmd.Context(), p, linger)
 			}
 			if err != nil {
-				f := fault.As(err)
-				tellReady(p, f.Sentence)
+				tellWhyNot(p, fault.As(err))
 			}
 			return err
 		},
@@ -99,7 +99,7 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 		Examine: func(ctx context.Context, e capability.Engine) capability.Report {
 			return h.examine(ctx, e, false)
 		},
-		Linger: linger, Listener: ln,
+		Linger: linger, Listener: ln, Log: h.logPlace(p),
 		Ready: func() {
 			tellReady(p, readyWord)
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
@@ -190,7 +190,7 @@ func openLog(path string) (*os.File, error) {
 	}
 	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
-		return nil, fault.CannotRun("opening the node's log: %w", err)
+		return nil, fault.Unknown("opening the node's log: %w", err)
 	}
 	return f, nil
 }

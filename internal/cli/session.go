@@ -166,7 +166,7 @@ func printSession(pen pen, s api.Session) {
 	}
 	pen.section("COMMITS that change what is protected", len(s.Commits))
 	for _, c := range s.Commits {
-		pen.printf("  %s %s %s\n", cell(c.ID), cell(c.Reference), cell(strings.Join(c.Paths, " ")))
+		pen.printf("  %s %s %s\n", pen.cell(c.ID), pen.cell(c.Reference), pen.cell(strings.Join(c.Paths, " ")))
 	}
 	pen.section("REFERENCES that lead elsewhere", len(s.References))
 	for _, r := range s.References {
@@ -174,7 +174,7 @@ func printSession(pen pen, s api.Session) {
 		if r.Is != "" {
 			is = "rewritten to " + r.Is
 		}
-		pen.printf("  %s was %s, %s\n", cell(r.Name), cell(r.Was), cell(is))
+		pen.printf("  %s was %s, %s\n", pen.cell(r.Name), pen.cell(r.Was), pen.cell(is))
 	}
 	pen.section("START", len(s.Stages))
 	for _, st := range s.Stages {
@@ -182,15 +182,15 @@ func printSession(pen pen, s api.Session) {
 	}
 	pen.section("ENFORCED", len(s.Enforced))
 	for _, f := range s.Enforced {
-		pen.printf("  %s %s %s\n", pad(f.Strength, 9), pad(f.Name, 18), cell(f.Detail))
+		pen.printf("  %s %s %s\n", pad(f.Strength, 9), pad(f.Name, 18), pen.cell(f.Detail))
 	}
 	pen.section("REFUSED CALLS", len(s.Refused))
 	for _, r := range s.Refused {
-		pen.printf("  %s %s %s tried to %s (%s): %s\n", r.First.Local().Format(time.TimeOnly), pad(fmt.Sprintf("%d×", r.Count), 6), cell(cmp.Or(r.Program, "some program")), cell(r.Tried), r.Call, r.Answer)
+		pen.printf("  %s %s %s tried to %s (%s): %s\n", r.First.Local().Format(time.TimeOnly), pad(fmt.Sprintf("%d×", r.Count), 6), pen.cell(cmp.Or(r.Program, "some program")), pen.cell(r.Tried), r.Call, r.Answer)
 	}
 	pen.section(fmt.Sprintf("REQUESTS (%d allowed, %d denied)", s.Allowed, s.Denied), s.Allowed+s.Denied)
 	for _, v := range s.Verdicts {
-		pen.printf("  %s\n", outcomeLine(v))
+		pen.printf("  %s\n", pen.outcomeLine(v))
 	}
 }
 
@@ -201,7 +201,7 @@ func (p pen) section(title string, lines int) {
 	}
 }
 
-func outcomeLine(v api.Outcome) string {
+func (p pen) outcomeLine(v api.Outcome) string {
 	verdict := "denied "
 	if v.Allowed {
 		verdict = "allowed"
@@ -217,7 +217,7 @@ func outcomeLine(v api.Outcome) string {
 	if v.Failure != "" {
 		why += "; but " + v.Failure
 	}
-	return fmt.Sprintf("%s %s %s %s: %s", v.Time.Local().Format(time.TimeOnly), verdict, v.ID, cell(target), cell(why))
+	return fmt.Sprintf("%s %s %s %s: %s", v.Time.Local().Format(time.TimeOnly), verdict, v.ID, p.cell(target), p.cell(why))
 }
 
 func newSessionStop(p Process) *cobra.Command {

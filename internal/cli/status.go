@@ -50,12 +50,17 @@ A node that holds its socket and does not answer is one: exit code 3.`,
 // verdict of checks done now.
 func askStatus(ctx context.Context, h here) (api.Status, error) {
 	s, err := h.client().Status(ctx)
-	if !errors.Is(err, client.ErrNotRunning) {
+	refused := ""
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotServed {
+		refused = p.Sentence // of a system node that was asked by name: for this person none runs
+	} else if !errors.Is(err, client.ErrNotRunning) {
 		return s, err
+	} else {
+		refused = h.client().Refused(ctx)
 	}
 	report := h.examine(ctx, capability.Engine(h.settings.String(config.SandboxEngine)), false)
 	return api.Status{
-		Node:     api.Node{Socket: h.paths.Socket(), Refused: h.client().Refused(ctx)},
+		Node:     api.Node{Socket: h.paths.Socket(), Log: h.lastLog(), Refused: refused},
 		Verdict:  node.ShowVerdict(report.Verdict, h.settings.Bool(config.RolesSandbox)),
 		Sessions: []api.Session{}, Queue: []api.Waiting{}, Repaired: []string{}, Leftovers: []string{},
 	}, nil
@@ -81,6 +86,9 @@ func showStatus(p Process, s api.Status, asJSON bool) error {
 	}
 	if s.Node.Refused != "" {
 		pen.printf("system node: %s\n", visible(s.Node.Refused))
+	}
+	if s.Node.Log != "" {
+		pen.printf("log: %s\n", visible(s.Node.Log))
 	}
 	pen.printf("engine: %s\n", engineWords(s.Verdict))
 	pen.printf("verdict: %s\n", verdictWords(s.Verdict))

@@ -13,8 +13,6 @@ import (
 	"github.com/charmbracelet/lipgloss/table"
 	"github.com/muesli/termenv"
 	"golang.org/x/term"
-
-	"github.com/mojoup/mojoup-node/internal/fault"
 )
 
 // talk is the conversation: lines on stderr under the program's name, no
@@ -53,10 +51,11 @@ func visible(s string) string {
 	return b.String()
 }
 
-// cell is text fit for one cell of a table: visible and short.
-func cell(s string) string {
+// cell is text fit for one cell of a table: visible, and on a terminal short.
+// What reads a pipe or a file gets all of it.
+func (p pen) cell(s string) string {
 	s = visible(s)
-	if r := []rune(s); len(r) > 120 {
+	if r := []rune(s); p.screen && len(r) > 120 {
 		return string(r[:117]) + "..."
 	}
 	return s
@@ -68,7 +67,7 @@ func printJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
-		return fault.Unknown("writing the answer: %w", err)
+		return unwritten(err)
 	}
 	return nil
 }
@@ -76,17 +75,19 @@ func printJSON(w io.Writer, v any) error {
 // pen writes for people: colour only on a terminal, and never as the only
 // carrier of a meaning.
 type pen struct {
-	w io.Writer
-	r *lipgloss.Renderer
+	w      io.Writer
+	r      *lipgloss.Renderer
+	screen bool // w is a terminal
 }
 
 func newPen(p Process) pen {
 	r := lipgloss.NewRenderer(io.Discard)
 	r.SetColorProfile(termenv.Ascii)
-	if isTerminal(p.Stdout) && p.Getenv("NO_COLOR") == "" && p.Getenv("TERM") != "dumb" {
+	screen := isTerminal(p.Stdout)
+	if screen && p.Getenv("NO_COLOR") == "" && p.Getenv("TERM") != "dumb" {
 		r.SetColorProfile(termenv.ANSI)
 	}
-	return pen{w: p.Stdout, r: r}
+	return pen{w: p.Stdout, r: r, screen: screen}
 }
 
 func (p pen) paint(colour, s string) string {
@@ -111,7 +112,7 @@ func (p pen) rows(heads []string, lines [][]string) {
 	for _, l := range lines {
 		clean := make([]string, len(l))
 		for i, c := range l {
-			clean[i] = cell(c)
+			clean[i] = p.cell(c)
 		}
 		t.Row(clean...)
 	}

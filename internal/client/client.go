@@ -51,7 +51,10 @@ func (e *NoAnswerError) Hint() string {
 	if errors.Is(e.Err, fs.ErrPermission) {
 		return "the socket belongs to another user: MOJOUP_RUNTIME_DIR says which node is asked"
 	}
-	return "look at the node's log; `mojoup-node serve` in a terminal shows it live"
+	if errors.Is(e.Err, syscall.ENOTDIR) {
+		return "MOJOUP_RUNTIME_DIR says which node is asked"
+	}
+	return "look at the node's log, node.log beside its socket or the journal of its unit; `mojoup-node serve` in a terminal shows it live"
 }
 
 func plain(err error) string {
@@ -62,6 +65,8 @@ func plain(err error) string {
 		return "nothing came back in time"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return "it closed the connection"
+	case errors.Is(err, syscall.ENOTDIR):
+		return "there is no such directory"
 	}
 	return err.Error()
 }

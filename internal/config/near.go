@@ -27,7 +27,7 @@ func (t table) unknownVariable(name string) *KeyError {
 	for _, s := range t.settings {
 		names = append(names, s.Variable())
 	}
-	e.Nearest = nearestOf(name, names)
+	e.Nearest = Nearest(name, names)
 	return e
 }
 
@@ -37,16 +37,16 @@ func (t table) nearest(key string) string {
 	for _, s := range t.settings {
 		keys = append(keys, s.Key)
 	}
-	if best := nearestOf(key, keys); best != "" {
+	if best := Nearest(key, keys); best != "" {
 		return best
 	}
 	// People leave out the word that all keys begin with.
-	return nearestOf("node."+key, keys)
+	return Nearest("node."+key, keys)
 }
 
-// nearestOf returns the word that takes the fewest edits, or "" where every
+// Nearest returns the word that takes the fewest edits, or "" where every
 // one takes more than a third of its letters.
-func nearestOf(word string, words []string) string {
+func Nearest(word string, words []string) string {
 	const most = 200 // letters: comparing takes their product
 	if len(word) > most {
 		return ""

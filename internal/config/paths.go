@@ -99,7 +99,11 @@ func (e *PathError) Exit() int { return exitUnknown }
 // Hint says what to do.
 func (e *PathError) Hint() string { return e.hint }
 
-const moveRuntime = "name a short directory of your own in MOJOUP_RUNTIME_DIR"
+const (
+	moveRuntime  = "name a directory of your own in MOJOUP_RUNTIME_DIR"
+	shortRuntime = "name a short directory of your own in MOJOUP_RUNTIME_DIR"
+	ofRoot       = "the node there is for root to start; without MOJOUP_RUNTIME_DIR you have one of your own, else name a directory of yours in it"
+)
 
 // FindPaths finds the places of uid's node from its environment, and makes
 // none of them. MOJOUP_CONFIG, MOJOUP_STATE_DIR and MOJOUP_RUNTIME_DIR go
@@ -145,7 +149,7 @@ func (f finder) find() (Paths, error) {
 		return Paths{}, err
 	}
 	if n := len(p.Socket()); n > maxSocket {
-		return Paths{}, &PathError{Path: p.Socket(), Reason: fmt.Sprintf("the path of the socket has %d bytes, %d at most can be used", n, maxSocket), hint: moveRuntime}
+		return Paths{}, &PathError{Path: p.Socket(), Reason: fmt.Sprintf("the path of the socket has %d bytes, %d at most can be used", n, maxSocket), hint: shortRuntime}
 	}
 	return p, nil
 }
@@ -256,7 +260,11 @@ func checkRuntime(dir string, uid int) error {
 	case !info.IsDir():
 		return refuse("the runtime directory is not a directory")
 	default:
-		if owner, ok = ownerOf(info); !ok || owner != uid {
+		owner, ok = ownerOf(info)
+		if ok && owner == 0 && uid != 0 {
+			return &PathError{Path: dir, Reason: "the runtime directory belongs to root", hint: ofRoot}
+		}
+		if !ok || owner != uid {
 			return refuse(fmt.Sprintf("the runtime directory belongs to uid %d and not to uid %d", owner, uid))
 		}
 		if info.Mode().Perm()&0o022 != 0 {

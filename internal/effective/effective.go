@@ -63,6 +63,26 @@ func Compile(ctx context.Context, layers []policy.Layer, in Input) (*policy.Effe
 	return policy.Compile(layers, tool, presets)
 }
 
+// Own is the repository's own document alone, as it is approved: whatever tool or
+// further policy it is run with.
+func Own(ctx context.Context, layers []policy.Layer, in Input) (*policy.Effective, error) {
+	var own []policy.Layer
+	for _, l := range layers {
+		if l.Name == policy.LayerRepository {
+			own = append(own, l)
+		}
+	}
+	in.Tool = ""
+	return Compile(ctx, own, in)
+}
+
+// Asks is what a person has to say yes to before a repository's own policy
+// governs a session. Its limits are not: of those and the node's the smaller one
+// holds, so that they only take away.
+func Asks(own *policy.Effective) []policy.Ask {
+	return slices.DeleteFunc(own.Asks(), func(a policy.Ask) bool { return a.Kind == policy.AskLimit })
+}
+
 // NotYet names what a policy asks for and this version does not carry out: a
 // line that does nothing is never silent.
 func NotYet(e *policy.Effective) (notices []string) {
@@ -145,6 +165,12 @@ func (e *UnknownToolError) Error() string { return fmt.Sprintf("unknown tool %q"
 // Hint lists what is known.
 func (e *UnknownToolError) Hint() string {
 	return "tools: " + strings.Join(e.Known, ", ") + "; any other command runs after --"
+}
+
+// CheckTool refuses the name of a tool that is none; "" names none.
+func CheckTool(name string) error {
+	_, err := toolRules(name, policy.BuiltinPresets())
+	return err
 }
 
 // toolRules are the hosts of a tool, nil where none is named.

@@ -30,16 +30,13 @@ func denialText(v Verdict) string {
 		fmt.Fprintf(&b, "  layer    %s\n", v.Layer)
 	}
 	fmt.Fprintf(&b, "  id       %s\n\n", v.ID)
-	if v.Layer == policy.LayerNode && strings.HasPrefix(v.Rule, secretRule) {
+	if v.Misused != "" {
 		fmt.Fprintf(&b, "A key is meant for one service only. Do not send it elsewhere. The person you work for can look at\n  mojoup-node secret list\nand say with `mojoup-node secret set` where it may go.\n")
 		return b.String()
 	}
 	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question(v), document(v))
 	return b.String()
 }
-
-// secretRule begins the rule of a denial because of a stand-in.
-const secretRule = "secret "
 
 // question is what explains the verdict when it is put to `policy explain`.
 func question(v Verdict) string {

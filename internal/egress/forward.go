@@ -90,7 +90,7 @@ func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
 		path = normal
 	}
 	if _, misuse := s.session.Keys.Look(secrets.Request{Host: l.inner.host, Port: l.inner.port, TLS: true, Path: path, Header: r.Header, Query: query}); misuse != nil {
-		l.denied.also(misused(misuse))
+		l.denied.misuse(misuse)
 	}
 	verdict := l.denied.asked(r.Method, path)
 	w.Header().Set("Connection", "close")
@@ -126,7 +126,7 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 		return
 	case !d.Allowed:
 		if _, misuse := s.session.Keys.Look(lookOf(x, r)); misuse != nil {
-			v.also(misused(misuse))
+			v.misuse(misuse)
 		}
 		s.deny(w, r, v.settle(), http.StatusForbidden)
 		return

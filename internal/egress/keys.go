@@ -31,7 +31,8 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 	}
 	swap, misuse := ring.Look(lookOf(x, r))
 	if misuse != nil {
-		return misused(misuse), false
+		x.v.misused(misuse)
+		return policy.Decision{Rule: "secret " + misuse.Secret, Layer: policy.LayerNode, Reason: misuse.Reason}, false
 	}
 	x.swap = swap
 	if !x.link.tls || !ring.Bound(x.to.host, x.to.port) {
@@ -46,10 +47,6 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 
 func lookOf(x *exchange, r *http.Request) secrets.Request {
 	return secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path, Header: r.Header, Query: x.query}
-}
-
-func misused(m *secrets.Misuse) policy.Decision {
-	return policy.Decision{Rule: secretRule + m.Secret, Layer: policy.LayerNode, Reason: m.Reason}
 }
 
 // withKeys says in the reason of an allow which keys the request takes along.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 // A Verdict is one answer to one request, or to a connection where requests
@@ -37,6 +38,9 @@ type Verdict struct {
 	// Failure is why what was allowed could not be done all the same, as one
 	// sentence. It is empty in a denial.
 	Failure string
+	// Misused names the secret whose stand-in stood where its key may not go,
+	// whatever else the policy says to the request.
+	Misused string
 	// BytesUp and BytesDown are those of a tunnel that has ended: only
 	// Session.Ended sees them.
 	BytesUp, BytesDown int64
@@ -110,14 +114,22 @@ func (p *pending) blame(reason string) {
 	}
 }
 
-// also adds what is wrong beside what the policy says: it is the more urgent of
-// the two.
-func (p *pending) also(d policy.Decision) {
+// misuse adds that a stand-in stood where its key may not go: of all that is
+// wrong it is the most urgent.
+func (p *pending) misuse(m *secrets.Misuse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.recorded {
-		p.v.Reason = cut(d.Reason+"; and "+p.v.Reason, maxReason)
+		p.v.Misused = cut(m.Secret, maxReason)
+		p.v.Reason = cut(m.Reason+"; and "+p.v.Reason, maxReason)
 	}
+}
+
+// misused names the secret whose stand-in is the reason of a denial.
+func (p *pending) misused(m *secrets.Misuse) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.v.Misused = cut(m.Secret, maxReason)
 }
 
 // deny records a denial for a reason of the proxy's own and returns it.

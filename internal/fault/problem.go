@@ -12,7 +12,7 @@ func (f *Fault) Problem() *api.Problem {
 	}
 	switch f.Code {
 	case CodeInternal:
-		p.Sentence, p.Hint = "the node met an error of its own", "the reason is in the log of the node"
+		p.Sentence, p.Hint = "the node met an error of its own", "the reason is in the log of the node: `mojoup-node status` says where that is"
 	case CodeCancelled:
 		p.Sentence = "it was called off before it was done"
 	case CodeTimeout:

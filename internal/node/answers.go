@@ -42,7 +42,7 @@ func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error)
 	return api.Status{
 		Node: api.Node{
 			Running: true, PID: os.Getpid(), Since: n.since, Version: n.o.Version,
-			Socket: n.socket(), Linger: n.o.Linger > 0 && n.o.Deputy == nil, System: n.o.Deputy != nil,
+			Socket: n.socket(), Log: n.o.Log, Linger: n.o.Linger > 0 && n.o.Deputy == nil, System: n.o.Deputy != nil,
 			Page: url, NoPage: why,
 		},
 		Verdict:  n.verdict(),
@@ -170,14 +170,9 @@ func (n *Node) find(ctx context.Context, id session.ID) (api.Session, error) {
 	}
 	row, err := n.rowOf(ctx, id)
 	if _, ok := errors.AsType[*store.NotFoundError](err); ok {
-		return api.Session{}, unknownSession(string(id))
+		return api.Session{}, fault.UnknownSession(string(id))
 	}
 	return row.API(), err
-}
-
-func unknownSession(id string) error {
-	return fault.Negative("there is no session %q", id).WithCode(api.CodeUnknownSession).
-		WithHint("`mojoup-node session list --past` names those that ended").Problem()
 }
 
 // Stop asks a session to end. One that has ended is done.

@@ -45,19 +45,6 @@ func (n *Node) policy(ctx context.Context, home string, uid int, r repo.Reposito
 	return e, n.approved(ctx, uid, r, layers, in)
 }
 
-// ownAlone is the repository's own document alone, as it is approved: whatever
-// tool or further policy it is run with.
-func ownAlone(ctx context.Context, layers []policy.Layer, in effective.Input) (*policy.Effective, error) {
-	var own []policy.Layer
-	for _, l := range layers {
-		if l.Name == policy.LayerRepository {
-			own = append(own, l)
-		}
-	}
-	in.Tool = ""
-	return effective.Compile(ctx, own, in)
-}
-
 // approval is the key under which a yes to this policy is kept.
 func approval(uid int, r repo.Repository, e *policy.Effective) store.Approval {
 	return store.Approval{UID: uid, Repository: r.Top + "\x00" + r.CommonDir, Digest: e.Digest()}
@@ -65,12 +52,12 @@ func approval(uid int, r repo.Repository, e *policy.Effective) store.Approval {
 
 // approved refuses a repository that asks for what nobody has said yes to.
 func (n *Node) approved(ctx context.Context, uid int, r repo.Repository, layers []policy.Layer, in effective.Input) error {
-	e, err := ownAlone(ctx, layers, in)
+	e, err := effective.Own(ctx, layers, in)
 	if err != nil {
 		return err
 	}
 	switch trust := n.o.Settings.String(config.PolicyTrust); {
-	case len(e.Asks()) == 0 || trust == "always":
+	case len(effective.Asks(e)) == 0 || trust == "always":
 		return nil
 	case trust != "ask":
 		return fault.CannotRun("node.policy.trust %s is not part of this version yet", trust).
@@ -111,11 +98,11 @@ func (n *Node) approval(ctx context.Context, c console.Caller, req api.ApprovalR
 	if err != nil {
 		return api.Approval{}, err
 	}
-	e, err := ownAlone(ctx, layers, in)
+	e, err := effective.Own(ctx, layers, in)
 	if err != nil {
 		return api.Approval{}, err
 	}
-	return n.settle(ctx, approval(c.UID, r, e), req.Digest, r.Top, e.Asks())
+	return n.settle(ctx, approval(c.UID, r, e), req.Digest, r.Top, effective.Asks(e))
 }
 
 // settle answers what is asked for, and notes a yes to exactly that.

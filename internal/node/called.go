@@ -12,10 +12,6 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
 
-// shortestName is how much of an id names a session, where no other one begins
-// so.
-const shortestName = 4
-
 // called is the session that a client calls by its id or by the beginning of
 // it.
 func (n *Node) called(ctx context.Context, name string) (session.ID, error) {
@@ -35,7 +31,7 @@ func (n *Node) called(ctx context.Context, name string) (session.ID, error) {
 func calledIn(ctx context.Context, s *store.Store, name string, more []session.ID) (session.ID, error) {
 	id, err := session.Parse(name)
 	if err != nil {
-		return "", unknownSession(name)
+		return "", fault.UnknownSession(name)
 	}
 	if slices.Contains(more, id) {
 		return id, nil
@@ -54,8 +50,8 @@ func calledIn(ctx context.Context, s *store.Store, name string, more []session.I
 	switch {
 	case slices.Contains(found, id):
 		return id, nil
-	case len(found) == 0 || len(name) < shortestName:
-		return "", unknownSession(name)
+	case len(found) == 0 || len(name) < session.Shortest:
+		return "", fault.UnknownSession(name)
 	case len(found) == 1:
 		return found[0], nil
 	}

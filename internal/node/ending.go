@@ -22,8 +22,15 @@ var (
 	errStopped    = errors.New("it was stopped")
 )
 
-// overTime ends a session that has run for as long as its policy lets it.
-type overTime struct{ limit time.Duration }
+// overTime ends a session that has run for as long as it may. from is the
+// setting that says so, or "" where it is the policy.
+type overTime struct {
+	limit time.Duration
+	from  string
+}
+
+// Hint says where the limit is set.
+func (e overTime) Hint() string { return raises(e.from, "limits.wall") }
 
 func (e overTime) Error() string { return "it reached its time limit of " + spelled(e.limit) }
 
@@ -117,7 +124,7 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 	switch {
 	case err != nil && ctx.Err() != nil:
 		reason = because(ctx)
-		end = endedEarly(reason)
+		end = endedEarly(ctx)
 	case err != nil:
 		end = refused(err)
 		to, reason = session.Failed, end.Problem.Sentence
@@ -145,6 +152,7 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 	l.row = row
 	l.publish()
 	end.Notices = append(end.Notices, l.refusals...)
+	end.Notices = append(end.Notices, l.tally.lines(l.id)...)
 	if line := deniedLine(row); line != "" {
 		end.Notices = append(end.Notices, line)
 	}
@@ -161,8 +169,8 @@ func deniedLine(s store.Session) string {
 }
 
 // endedEarly is the end of a session that was ended before its command was.
-func endedEarly(reason string) api.Ended {
-	p := &api.Problem{Code: "ended", Sentence: "the session was ended: " + reason, Exit: fault.ExitCannotRun}
+func endedEarly(ctx context.Context) api.Ended {
+	p := &api.Problem{Code: "ended", Sentence: "the session was ended: " + because(ctx), Hint: fault.As(context.Cause(ctx)).Hint, Exit: fault.ExitCannotRun}
 	return api.Ended{Code: p.Exit, Problem: p}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console"
@@ -142,7 +143,7 @@ func (o Offline) Events(ctx context.Context, id string, each func(api.Event) err
 		return err
 	}
 	if len(all) == 0 {
-		return unknownSession(id)
+		return fault.UnknownSession(id)
 	}
 	for _, e := range all {
 		if err := each(e); err != nil {
@@ -156,7 +157,7 @@ func (o Offline) Events(ctx context.Context, id string, each func(api.Event) err
 func pastEvents(ctx context.Context, s *store.Store, id session.ID) ([]api.Event, error) {
 	row, err := s.Session(ctx, id)
 	if _, ok := errors.AsType[*store.NotFoundError](err); ok {
-		return nil, unknownSession(string(id))
+		return nil, fault.UnknownSession(string(id))
 	}
 	if err != nil {
 		return nil, err

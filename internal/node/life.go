@@ -44,6 +44,7 @@ type life struct {
 	ended   api.Ended     // once gone is closed
 	allowed atomic.Int64
 	denied  atomic.Int64
+	tally   tally
 	// wasClosed says that something was asked while the way out was closed.
 	wasClosed atomic.Bool
 	closing   []string // lines about what limits did to the session, and about what it left
@@ -93,10 +94,10 @@ func (n *Node) mayAsk(c console.Caller) error {
 		return nil
 	}
 	if n.o.Deputy != nil {
-		return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("that is for user %s alone to do", n.user.Username), Exit: 125,
+		return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("that is for user %s alone to do", n.user.Username), Exit: fault.ExitNegative,
 			Hint: "root may list, show and stop what belongs to others"}
 	}
-	return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("this node serves user %s only", n.user.Username), Exit: 125,
+	return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("this node serves user %s only", n.user.Username), Exit: fault.ExitNegative,
 		Hint: "run your own node: `mojoup-node run` starts one"}
 }
 
@@ -150,7 +151,7 @@ func (l *life) run(ctx context.Context) api.Ended {
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return endedEarly(because(ctx))
+			return endedEarly(ctx)
 		}
 		return refused(err)
 	}
@@ -302,11 +303,11 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	}
 	pipes.serve()
 	if wall := p.limits.Wall; wall > 0 {
-		due := time.AfterFunc(wall, func() { l.stop(overTime{wall}) })
+		due := time.AfterFunc(wall, func() { l.stop(overTime{wall, p.limitsFrom["time limit"]}) })
 		defer due.Stop()
 	}
 	exit, err := l.attend(ctx, box, proc)
-	l.hit(exit)
+	l.hit(exit, p.limitsFrom)
 	if err == nil && exit.Signal == int(syscall.SIGKILL) && exit.Limit == "" {
 		err = endOf(ctx, box)
 	}

@@ -54,8 +54,8 @@ func attributed(facts []sandbox.Fact, from map[string]string) []sandbox.Fact {
 }
 
 // hit keeps what limits did to the session's own command: for the closing
-// lines, and as the reason where one of them ended it.
-func (l *life) hit(e sandbox.Exit) {
+// lines, and as the reason where one of them ended it. from is of [limits].
+func (l *life) hit(e sandbox.Exit, from map[string]string) {
 	if e.Limit != "" {
 		l.cause = "the command was " + e.Limit
 		l.closing = append(l.closing, "warning: "+l.cause)
@@ -63,4 +63,19 @@ func (l *life) hit(e sandbox.Exit) {
 	if e.Noted != "" {
 		l.closing = append(l.closing, "warning: "+e.Noted)
 	}
+	if e.HitMemory {
+		l.closing = append(l.closing, raises(from["memory limit"], "limits.memory"))
+	}
+	if e.HitProcesses {
+		l.closing = append(l.closing, raises(from["process limit"], "limits.processes"))
+	}
+}
+
+// raises says where a limit that was hit is set: in a setting of the node, or in
+// the policy, of which key is the place.
+func raises(setting, key string) string {
+	if setting == "" {
+		return "the policy sets that limit: " + key
+	}
+	return "the setting " + setting + " sets that limit, from the node's next start on"
 }

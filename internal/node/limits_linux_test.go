@@ -59,14 +59,15 @@ func TestB69_EndsSayWhichLimit(t *testing.T) {
 	o.Settings, err = config.Origin{Environ: append(noPage, "MOJOUP_NODE_SANDBOX_LIMITS_MEMORY=64MiB")}.Load()
 	must(t, err)
 	r := w.serve(t, o)
+	const set = "the setting node.sandbox.limits.memory sets that limit, from the node's next start on"
 	for name, c := range map[string]struct {
 		argv   []string
 		code   int
 		closes string
 		reason string
 	}{
-		"the command":      {[]string{"awk", bomb}, 137, "warning: the command was killed for memory: limit 64 MiB", "the command was killed for memory: limit 64 MiB"},
-		"a child of it":    {[]string{"sh", "-c", "awk '" + bomb + "'; exit 3"}, 3, "warning: a process that it started was killed for memory: limit 64 MiB", ""},
+		"the command":      {[]string{"awk", bomb}, 137, "warning: the command was killed for memory: limit 64 MiB\n" + set, "the command was killed for memory: limit 64 MiB"},
+		"a child of it":    {[]string{"sh", "-c", "awk '" + bomb + "'; exit 3"}, 3, "warning: a process that it started was killed for memory: limit 64 MiB\n" + set, ""},
 		"nothing happened": {[]string{"true"}, 0, "", ""},
 	} {
 		a := w.ask(t, r.client, api.RunRequest{Command: c.argv, PolicyName: "own", Policy: `{"version": 1, "limits": {"memory": "1GiB"}}`})

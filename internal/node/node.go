@@ -50,6 +50,7 @@ type Options struct {
 	Settings *config.Config
 	Version  string
 	Logger   *slog.Logger // nil discards
+	Log      string       // where Logger's lines go, for people
 	// Engines by name: "native" and "process".
 	Engines map[string]sandbox.Engine
 	// Examine answers whether this machine can sandbox agents.

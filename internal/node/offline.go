@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/repo"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
 )
 
 // Offline answers about past sessions while no node runs: a lingering one ends
@@ -24,7 +27,7 @@ func (o Offline) with(ctx context.Context, ask func(*store.Store) error) error {
 	if _, err := os.Lstat(filepath.Join(o.paths.State, store.FileName)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	lock, err := Hold(o.paths)
+	lock, err := holdIdle(ctx, o.paths)
 	if err != nil {
 		return err
 	}
@@ -50,6 +53,16 @@ func (o Offline) Sessions(ctx context.Context) ([]api.Session, error) {
 	return out, err
 }
 
+// Approved reports whether uid has approved what own, the document of r alone,
+// asks for.
+func (o Offline) Approved(ctx context.Context, uid int, r repo.Repository, own *policy.Effective) (is bool, err error) {
+	err = o.with(ctx, func(s *store.Store) error {
+		is, err = s.Approved(ctx, approval(uid, r, own))
+		return err
+	})
+	return is, err
+}
+
 // Session shows one, with its verdicts.
 func (o Offline) Session(ctx context.Context, id string) (api.Session, error) {
 	var out api.Session
@@ -66,7 +79,7 @@ func (o Offline) Session(ctx context.Context, id string) (api.Session, error) {
 		return detail(ctx, s, &out)
 	})
 	if err == nil && out.ID == "" {
-		return out, unknownSession(id)
+		return out, fault.UnknownSession(id)
 	}
 	return out, err
 }

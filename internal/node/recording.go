@@ -81,7 +81,7 @@ func (o Offline) Recording(ctx context.Context, id string) (io.ReadCloser, error
 		return err
 	})
 	if err == nil && found == nil {
-		return nil, unknownSession(id)
+		return nil, fault.UnknownSession(id)
 	}
 	return found, err
 }

@@ -25,11 +25,15 @@ func (l *life) verdict(v egress.Verdict) {
 	} else {
 		l.denied.Add(1)
 	}
+	l.tally.see(v)
 	l.hand(v, false)
 }
 
 // failed is egress.Session.Failed: what an allow came to.
-func (l *life) failed(v egress.Verdict) { l.hand(v, true) }
+func (l *life) failed(v egress.Verdict) {
+	l.tally.see(v)
+	l.hand(v, true)
+}
 
 func (l *life) hand(v egress.Verdict, again bool) {
 	r := recorded{verdict: store.Verdict{Session: l.id, Again: again, Outcome: api.Outcome{

@@ -182,7 +182,7 @@ func sweeper(engines map[string]sandbox.Engine, t Times, boot string) sweep {
 // and what it could not do, and fails with ErrRunning where a node holds the
 // runtime directory.
 func CleanUp(ctx context.Context, paths config.Paths, engines map[string]sandbox.Engine) (done, left []string, err error) {
-	lock, err := Hold(paths)
+	lock, err := holdIdle(ctx, paths)
 	if err != nil {
 		return nil, nil, err
 	}

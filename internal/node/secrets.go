@@ -74,7 +74,7 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 		now.Wipe()
 	}
 	if err != nil {
-		return 0, fault.Negative("%w", err)
+		return 0, badKey(e.Source.Kind, err)
 	}
 	if err := n.vault.Put(ctx, e, value); err != nil {
 		return 0, fault.Unknown("%w", err)
@@ -83,6 +83,15 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 		sessions = n.rotate(c.UID, e.Name, value)
 	}
 	return sessions, nil
+}
+
+// badKey says whose it is that there is no key: of who set the secret, where
+// they gave something else or named a file, or of what was asked for it.
+func badKey(kind source.Kind, err error) error {
+	if _, shape := errors.AsType[*secrets.ShapeError](err); shape || kind == source.File {
+		return fault.Usage("%w", err)
+	}
+	return fault.Unknown("%w", err)
 }
 
 // RemoveSecret forgets one of the caller's. Sessions that run keep what they

@@ -234,7 +234,7 @@ func (b *Broker) admit(c caller, known bool) error {
 		return nil
 	}
 	name := person(c).Name
-	return &api.Problem{Code: api.CodeNotServed, Sentence: "the system node does not serve user " + name, Exit: fault.ExitCannotRun,
+	return &api.Problem{Code: api.CodeNotServed, Sentence: "the system node does not serve user " + name, Exit: fault.ExitNegative,
 		Hint: fmt.Sprintf("root may allow it: `mojoup-node config set node.people.allow %s` (a list: those who are allowed already belong in it)", name)}
 }
 

@@ -176,7 +176,7 @@ type claim struct {
 // session that some of them call by the same beginning of an id is not one.
 func (b *Broker) claims(ctx context.Context, id string) ([]claim, error) {
 	if _, err := session.Parse(id); err != nil {
-		return nil, unknownSession(id)
+		return nil, fault.UnknownSession(id)
 	}
 	found, err := claimed(ctx, b.live(), id)
 	if len(found) > 0 && !slices.ContainsFunc(found, func(c claim) bool { return !c.holds(c.id) }) {
@@ -188,7 +188,7 @@ func (b *Broker) claims(ctx context.Context, id string) ([]claim, error) {
 	}
 	found, err = claimed(ctx, all, id)
 	if len(found) == 0 && err == nil {
-		err = unknownSession(id)
+		err = fault.UnknownSession(id)
 	}
 	return found, err
 }
@@ -232,11 +232,6 @@ func (b *Broker) holder(ctx context.Context, id string) (Person, error) {
 		return Person{}, fault.Unknown("the parts of %s and of %s both call session %s theirs", found[0].who.Name, found[1].who.Name, id).Problem()
 	}
 	return found[0].who, nil
-}
-
-func unknownSession(id string) error {
-	return fault.Negative("there is no session %q", id).WithCode(api.CodeUnknownSession).
-		WithHint("`mojoup-node session list --past` names those that ended").Problem()
 }
 
 // Stop asks a session to end, of whoever says that it is theirs.

@@ -43,6 +43,10 @@ func Parse(s string) (ID, error) {
 	return ID(s), nil
 }
 
+// Shortest is how many characters of an ID call its session at least, where no
+// other one begins so.
+const Shortest = 4
+
 // An IDError refuses a text that is no session ID.
 type IDError struct{ ID string }
 

@@ -44,6 +44,23 @@ type DockerAnswer struct {
 	Engine        string // version of the engine
 }
 
+// A DockerError says why Docker cannot be asked.
+type DockerError struct{ reason, mend string }
+
+func (e *DockerError) Error() string { return e.reason }
+
+// Hint is how to mend it.
+func (e *DockerError) Hint() string { return e.mend }
+
+// Err is nil where Docker answered, however old it is.
+func (a DockerAnswer) Err() error {
+	if a.Trouble == DockerAnswers {
+		return nil
+	}
+	c := judgeDocker(a)
+	return &DockerError{c.Reason, c.Mend}
+}
+
 func checkDocker(ctx context.Context, h *Host, _ facts) Check {
 	if h.Docker == nil {
 		return unprobed("Docker")

@@ -56,6 +56,10 @@ type Host struct {
 	// own check tries the same.
 	Reach func(context.Context) error
 
+	// Served says that a system node serves this person: their sessions run in
+	// control groups that it makes, and not in any of this process's.
+	Served bool
+
 	// Limit bounds each probe; zero means three seconds.
 	Limit time.Duration
 }
@@ -74,6 +78,10 @@ type Landlock struct {
 type Options struct {
 	// DockerWait bounds the wait for Docker; zero means two seconds.
 	DockerWait time.Duration
+	// Served says that a system node serves this person: their sessions run in
+	// control groups that it makes, and not in any of this process's.
+	Served bool
+
 	// Limit bounds each probe; zero means three seconds.
 	Limit time.Duration
 }

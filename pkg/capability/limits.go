@@ -27,6 +27,9 @@ var limited = []struct {
 // Unlike its neighbours it looks at permissions instead of making a group: a
 // probe that is killed half-way would leave one behind.
 func checkLimits(h *Host, _ facts) Check {
+	if h.Served {
+		return Check{State: Skipped, Found: "the system node serves this user, in control groups of its own; `mojoup-node session show` says what holds in a session"}
+	}
 	if h.Writable == nil {
 		return unprobed("control groups")
 	}
@@ -62,7 +65,7 @@ func checkLimits(h *Host, _ facts) Check {
 // mendLimits is shorter for a person who has a service manager: one that goes on
 // after logout gives a node what it asks for.
 func mendLimits(h *Host) string {
-	if h.UID != 0 && h.exists(fmt.Sprintf("/run/user/%d/systemd/private", h.UID)) {
+	if h.UID != 0 && cgroup.ManagerOf(h.Files, "", "", h.UID).Runs {
 		return "loginctl enable-linger, and start the node again: it asks your service manager for control groups"
 	}
 	return "start the node as a systemd unit with Delegate=yes, on control groups v2"

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 )
 
 // What informs, and decides nothing.
@@ -93,15 +95,13 @@ func checkVsock(h *Host, _ facts) Check {
 // checkSession looks for the user's service manager: without lingering it ends,
 // and the node with it, when the person logs out.
 func checkSession(h *Host, _ facts) Check {
-	run := h.env("XDG_RUNTIME_DIR")
-	if run == "" {
-		run = fmt.Sprintf("/run/user/%d", h.UID)
-	}
-	if !h.exists(run + "/systemd/private") {
+	switch m := cgroup.ManagerOf(h.Files, h.env("XDG_RUNTIME_DIR"), h.env("USER"), h.UID); {
+	case !m.Runs:
 		return Check{State: OK, Found: "no service manager for this user"}
-	}
-	if name := h.env("USER"); name != "" && !strings.Contains(name, "/") && h.exists("/var/lib/systemd/linger/"+name) {
+	case m.Lingers:
 		return Check{State: OK, Found: "the user's service manager runs, and goes on after logout"}
+	case h.Served:
+		return Check{State: OK, Found: "the user's service manager runs until logout, which ends nothing: the system node serves this user"}
 	}
 	return Check{State: OK, Found: "the user's service manager runs until logout (to go on: loginctl enable-linger)"}
 }

@@ -14,8 +14,8 @@ const (
 	AskSecret AskKind = "secret"
 	AskSignIn AskKind = "signIn"
 	AskMount  AskKind = "mount"
-	// AskLimit is listed for every limit of a repository; only the node knows
-	// whether it is above its own, and drops those that are not.
+	// AskLimit is listed for every limit of a repository: whether one is above
+	// another's, and so needs a yes, is for who carries limits out to know.
 	AskLimit AskKind = "limit"
 	AskSkill AskKind = "skill"
 )

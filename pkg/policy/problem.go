@@ -73,11 +73,9 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Hint is the next step for a person whose policy does not load.
+// Hint is the next step for a person whose policy does not load. What to write
+// instead stands in [Errors.Error] already.
 func (e *Errors) Hint() string {
-	if len(e.Problems) == 1 && e.Problems[0].Hint != "" {
-		return e.Problems[0].Hint
-	}
 	return "correct the policy, then look at it with `mojoup-node policy check`"
 }
 

@@ -317,6 +317,8 @@ type Exit struct {
 	// command itself: a child killed for memory, processes that could not be
 	// started. Scratch that is full is seen only by who writes to it.
 	Noted string
+	// HitMemory and HitProcesses say which limits Limit and Noted speak of.
+	HitMemory, HitProcesses bool
 }
 
 // Strength is how well a protection holds.

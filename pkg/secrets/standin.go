@@ -42,15 +42,15 @@ func CheckShape(v Value) error {
 	}
 	switch {
 	case len(b) == 0:
-		return &ShapeError{"the key is empty", ""}
+		return &ShapeError{"the key is empty", "look at where it is kept: there is nothing but a line break there"}
 	case len(b) > MaxLength:
-		return &ShapeError{fmt.Sprintf("the key has %d bytes, %d at most can be used", len(b), MaxLength), ""}
+		return &ShapeError{fmt.Sprintf("the key has %d bytes, %d at most can be used", len(b), MaxLength), "name where the key itself is, and not a file or command with more in it"}
 	case len(b) < minLength || randomPart(b) < 0:
 		return &ShapeError{fmt.Sprintf("the key is too short: a stand-in needs %d characters, %d of them letters or digits behind a prefix", minLength, minRandom),
 			"a shorter one would be found by chance in what is none"}
 	case strings.Contains(string(b), "://"):
 		// One tool takes such a key for the address that all keys are sent to.
-		return &ShapeError{"the key begins like an address", ""}
+		return &ShapeError{"the key has :// in it, as an address has", "give the key itself; --host says where it goes"}
 	}
 	return nil
 }

@@ -61,6 +61,9 @@ type Node struct {
 	Version string    `json:"version,omitempty"`
 	Socket  string    `json:"socket"`
 	Linger  bool      `json:"linger,omitempty"` // ends by itself after its last session
+	// Log says where the log of the node goes: a path where it runs in the
+	// background, else words.
+	Log string `json:"log,omitempty"`
 	// System is true for a node that serves other people than the one who
 	// started it. What it answers is about the sessions of who asks, or about
 	// everybody's where that is root.

@@ -333,4 +333,6 @@ func (b *bounds) tell(e *sandbox.Exit, before seen, killed bool) {
 		notes = append(notes, fmt.Sprintf("there were as many processes and threads as may be: limit %d", b.limits.Processes))
 	}
 	e.Noted = strings.Join(notes, "; ")
+	e.HitMemory = e.OOM || dead > 0
+	e.HitProcesses = now.refused > before.refused || now.reached && !before.reached
 }

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/egress/dialguard"
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+)
+
+func printExplanation(pen pen, x explained) {
+	switch {
+	case x.Refused:
+		pen.printf("denied: %s\n", visible(x.Node))
+	case x.Decision.Allowed:
+		pen.printf("allowed: %s\n", visible(x.Decision.Reason))
+	default:
+		pen.printf("denied: %s\n", visible(x.Decision.Reason))
+	}
+	if x.Node != "" && !x.Refused {
+		pen.printf("note: %s\n", visible(x.Node))
+	}
+	pen.printf("%s", approvalLine(x.Approval))
+	for _, l := range x.Layers {
+		answer := "refuses"
+		if l.Allowed {
+			answer = "allows"
+		}
+		pen.printf("  %s %s: %s", visible(l.Layer), answer, visible(l.Reason))
+		if l.Rule != "" {
+			pen.printf(" (%s, %s)", visible(l.Rule), visible(l.Source.String()))
+		}
+		pen.printf("\n")
+	}
+}
+
+func newPolicyExplain(p Process) *cobra.Command {
+	var o policyOptions
+	var method string
+	cmd := &cobra.Command{
+		Use:   "explain URL",
+		Short: "say whether a request would be allowed, and by which rule of which layer",
+		Long: `Decide a request exactly as the way out of a session would, without sending it.
+URL is https://host/path, http://host/path, or host:port for any other connection.
+Exit code 0 where it would be allowed, 1 where not.
+
+Where the policy of the repository asks for what needs your yes, it is said whether
+you gave it: until then no session starts there, and the answer is what holds
+afterwards.`,
+		Args: exactly("a URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := parseTarget(args[0], method)
+			if err != nil {
+				return err
+			}
+			e, err := o.compose(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			x := explained{Explanation: e.Explain(req)}
+			if err := x.askGuard(p, req); err != nil {
+				return err
+			}
+			if x.Approval, err = e.approval(cmd.Context(), p); err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				if err := printJSON(p.Stdout, x); err != nil {
+					return err
+				}
+			} else {
+				printExplanation(newPen(p), x)
+			}
+			if !x.Decision.Allowed || x.Refused {
+				return exitCode(fault.ExitNegative)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&method, "method", "GET", "the method of the request")
+	o.flags(cmd)
+	addJSON(cmd)
+	return cmd
+}
+
+// explained is what the layers say, and what the way out says of the address:
+// a rule cannot open what the node's settings keep shut.
+type explained struct {
+	policy.Explanation
+	Refused bool   `json:"refused,omitempty"` // by the node, though the layers allow it
+	Node    string `json:"node,omitempty"`    // what the node says, in one sentence
+	// Approval of what the repository asks for; "" where it could not be asked.
+	Approval string `json:"approval,omitempty"`
+}
+
+func (x *explained) askGuard(p Process, req policy.Request) error {
+	if !x.Decision.Allowed {
+		return nil
+	}
+	h, err := look(p)
+	if err != nil {
+		return err
+	}
+	addr, err := netip.ParseAddr(req.Host)
+	if err != nil {
+		if len(x.Decision.Addresses) > 0 {
+			x.Node = "what the name leads to is looked at when it is dialled: a private address needs node.network.private too"
+		}
+		return nil
+	}
+	guard, err := dialguard.New(h.settings.Prefixes(config.NetworkPrivate), nil)
+	if err == nil {
+		if why := guard.Check(netip.AddrPortFrom(addr, req.Port), x.Decision.Addresses); why != nil {
+			x.Refused, x.Node = true, why.Error()
+		}
+	}
+	return err
+}
+
+// parseTarget reads what a person calls a request.
+func parseTarget(text, method string) (policy.Request, error) {
+	bad := func(why string) error {
+		return fault.Usage("%q is not a request: %s", text, why).WithHint("for example https://host.example/path or host.example:5432")
+	}
+	if up := strings.ToUpper(method); up != method && slices.Contains(methods, up) {
+		return policy.Request{}, fault.Usage("methods are compared exactly: write %s, not %s", up, method)
+	}
+	req := policy.Request{Method: method}
+	var host, port, path string
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		u, err := url.Parse(text)
+		scheme = strings.ToLower(scheme)
+		switch {
+		case err != nil || u.Host == "" || u.User != nil || rest == "":
+			return req, bad("it does not read as a URL")
+		case scheme == "https":
+			req.TLS, port = true, "443"
+		case scheme == "http":
+			port = "80"
+		default:
+			return req, bad("only http and https have methods and paths")
+		}
+		host, path = u.Hostname(), u.EscapedPath()
+		if u.Port() != "" {
+			port = u.Port()
+		}
+	} else {
+		i := strings.LastIndexByte(text, ':')
+		if i < 0 {
+			return req, bad("it needs a scheme or a port")
+		}
+		host, port = strings.Trim(text[:i], "[]"), text[i+1:]
+		req.Method = ""
+	}
+	return finishTarget(req, host, port, path, bad)
+}
+
+// methods are those that somebody may have written in small letters.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+func finishTarget(req policy.Request, host, port, path string, bad func(string) error) (policy.Request, error) {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return req, bad("the port is no number from 1 to 65535")
+	}
+	req.Port = uint16(n)
+	if req.Host, err = policy.NormalHost(host); err != nil {
+		return req, bad(err.Error())
+	}
+	if req.Method == "" {
+		return req, nil
+	}
+	if path == "" {
+		path = "/"
+	}
+	if req.Path, err = policy.NormalPath(path); err != nil {
+		return req, bad(err.Error())
+	}
+	return req, nil
+}
