@@ -67,7 +67,7 @@ func dockerEngine(h here, log *slog.Logger, n *native.Engine) (*engine.Engine, e
 		return nil, err
 	}
 	return engine.New(engine.Options{
-		Log: log, Node: h.nodeID(), Staging: h.staging(), Image: h.sandboxImage(), Connect: h.gateway, Docker: d, Native: n,
+		Log: log, Node: h.nodeID(), Staging: h.staging(), Image: h.sandboxImage(), Fetch: h.settings.String(config.SandboxImage) != "", Connect: h.gateway, Docker: d, Native: n,
 	})
 }
 

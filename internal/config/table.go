@@ -117,7 +117,7 @@ func nodeSettings() []Setting {
 		{Key: RolesSandbox, Kind: Bool, Default: "false", Restart: true,
 			Sentence: "Run the sessions that others start (API, console, hub) in sandboxes. `mojoup-node run` does so in any case."},
 		{Key: SandboxImage, Kind: String, Restart: true,
-			Sentence: "Container image of sessions on engine `docker`; empty means the one that `mojoup-node image build` makes, mojoup-sandbox:latest."},
+			Sentence: "Container image of sessions on engine `docker`; empty means the one that `mojoup-node image build` makes, mojoup-sandbox:latest. One that is named here and goes missing while the node runs is fetched by Docker."},
 		{Key: SandboxMaxSessions, Kind: Int, Default: "0", Restart: true,
 			Sentence: "Sessions that may run at once; 0 means as many as memory allows. Whoever comes later waits, is told the place and the reason, and starts in turn."},
 		{Key: SandboxSpares, Kind: Int, Default: "1", Restart: true, check: atMost(16),

@@ -192,7 +192,8 @@ func (l *life) record(ctx context.Context, p prepared) error {
 // takes everything down again. The code is the command's own, err is why there
 // is none, and left says that something may be left of the sandbox.
 func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left error) {
-	box, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Sandbox, error) { return p.engine.Prepare(ctx, p.spec) }, func(late sandbox.Sandbox) {
+	making := sandbox.Narrate(ctx, l.client.Notice)
+	box, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Sandbox, error) { return p.engine.Prepare(making, p.spec) }, func(late sandbox.Sandbox) {
 		_ = late.Remove(context.WithoutCancel(ctx))
 	})
 	if err != nil {

@@ -18,9 +18,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
 // gate is where a stub waits in one of its steps.
@@ -183,6 +186,25 @@ func TestB63WhatIsLeftIsShownAndSweptLater(t *testing.T) {
 }
 
 // B57, B59: a start that fails leaves nothing pending, and the next one works.
+// TestWhatTakesLongIsTold: an engine that fetches an image says so to who waits.
+func TestWhatTakesLongIsTold(t *testing.T) {
+	t.Parallel()
+	w, e := newWorld(t), newStub()
+	e.at = func(ctx context.Context, step string) error {
+		if step == "prepare" {
+			sandbox.Tell(ctx, "fetching the image: 1 of 2 layers")
+		}
+		return nil
+	}
+	r := w.serve(t, w.options(t, e))
+	var told []string
+	end, err := r.client.Run(t.Context(), api.RunRequest{Directory: w.repo, Env: plan.CallerEnv(os.Environ()), Command: []string{"true"}},
+		client.Streams{Stdout: io.Discard, Stderr: io.Discard, Notice: func(line string) { told = append(told, line) }})
+	if err != nil || end.Code != 0 || !slices.Contains(told, "fetching the image: 1 of 2 layers") {
+		t.Errorf("%+v, %v; told %q", end, err, told)
+	}
+}
+
 func TestB57FailedStart(t *testing.T) {
 	for _, step := range []string{"prepare", "check", "exec"} {
 		t.Run(step, func(t *testing.T) {

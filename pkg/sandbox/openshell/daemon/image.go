@@ -3,7 +3,6 @@ package daemon
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -188,27 +187,6 @@ func (d *Daemon) follow(ctx context.Context, id string, say func(string)) error 
 		return context.Cause(ctx)
 	}
 	return lines.Err()
-}
-
-// Pull has Docker fetch an image, telling each step.
-func (d *Daemon) Pull(ctx context.Context, ref string, say func(string)) error {
-	r, err := d.c.ImagePull(ctx, ref, image.PullOptions{})
-	if err != nil {
-		return fmt.Errorf("pulling the image %s: %w", ref, asNotFound(err))
-	}
-	defer r.Close()
-	for in := json.NewDecoder(r); ; {
-		var step struct{ Status, ID, Error string }
-		if err := in.Decode(&step); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("pulling the image %s: %w", ref, err)
-		}
-		if step.Error != "" {
-			return fmt.Errorf("pulling the image %s: %s", ref, step.Error)
-		}
-		say(step.ID + " " + step.Status)
-	}
 }
 
 // Import makes an image of a file system in a tar archive.

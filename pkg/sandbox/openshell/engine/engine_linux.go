@@ -31,6 +31,9 @@ type Options struct {
 	Staging string
 	// Image is the root of every sandbox.
 	Image string
+	// Fetch has Docker fetch an image that it does not have, when a session needs
+	// it. One that was made here can be had nowhere.
+	Fetch bool
 	// Connect reaches the gateway. It is called when one is first needed, and
 	// again after it went away.
 	Connect func(context.Context) (openshell.Client, error)

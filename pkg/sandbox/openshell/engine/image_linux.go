@@ -16,6 +16,7 @@ type ImageError struct {
 	Image   string
 	Problem string
 	Advice  string
+	missing bool // Docker does not have it
 }
 
 func (e *ImageError) Error() string { return fmt.Sprintf("the image %q: %s", e.Image, e.Problem) }
@@ -38,6 +39,14 @@ var Wanted = []struct{ Program, Why string }{
 // image is the engine's, if it fits.
 func (e *Engine) image(ctx context.Context) (daemon.Image, error) {
 	e.tidied.Do(func() { go e.tidyUp(context.WithoutCancel(ctx)) })
+	i, err := CheckImage(ctx, e.o.Docker, e.o.Image)
+	var unfit *ImageError
+	if !e.o.Fetch || !errors.As(err, &unfit) || !unfit.missing {
+		return i, err
+	}
+	if err := e.fetch(ctx); err != nil {
+		return i, err
+	}
 	return CheckImage(ctx, e.o.Docker, e.o.Image)
 }
 
@@ -61,15 +70,15 @@ func CheckImage(ctx context.Context, d *daemon.Daemon, ref string) (daemon.Image
 	i, err := d.Image(ctx, ref, slices.Concat(native.Readable, native.Shared, daemon.Programs(programs...))...)
 	switch {
 	case errors.Is(err, daemon.ErrNotFound):
-		return i, &ImageError{ref, "Docker does not have it", "docker pull " + ref + ", or: " + buildIt}
+		return i, &ImageError{Image: ref, Problem: "Docker does not have it", Advice: "docker pull " + ref + ", or: " + buildIt, missing: true}
 	case err != nil:
 		return i, err
 	case i.WorkDir != "" && i.WorkDir != "/" && i.WorkDir != product.Home:
-		return i, &ImageError{ref, "it has the working directory " + i.WorkDir + ", which " + product.Name + " wants to be the session user's", buildIt}
+		return i, &ImageError{Image: ref, Problem: "it has the working directory " + i.WorkDir + ", which " + product.Name + " wants to be the session user's", Advice: buildIt}
 	}
 	for _, w := range Wanted {
 		if !i.HoldsProgram(w.Program) {
-			return i, &ImageError{ref, fmt.Sprintf("it has no program %s: %s", w.Program, w.Why), buildIt}
+			return i, &ImageError{Image: ref, Problem: fmt.Sprintf("it has no program %s: %s", w.Program, w.Why), Advice: buildIt}
 		}
 	}
 	return i, nil

@@ -271,9 +271,7 @@ func (b *box) meet(ctx context.Context) (_ *net.UnixConn, err error) {
 
 // hopeless waits until the sandbox cannot become what is waited for any more.
 func (b *box) hopeless(ctx context.Context) error {
-	_, err := b.client.Ready(ctx, b.ref, func(p openshell.Progress) {
-		b.log.Debug("starting", "phase", p.Phase, "reason", p.Reason, "message", p.Message)
-	})
+	_, err := b.client.Ready(ctx, b.ref, b.progress(ctx))
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -287,6 +285,18 @@ func (b *box) hopeless(ctx context.Context) error {
 		return b.explain(ctx, fmt.Errorf("the sandbox is ready, but its helper did not connect within %s", joinWithin))
 	case <-ctx.Done():
 		return nil
+	}
+}
+
+// progress tells whoever waits where the gateway fetches the image by itself.
+func (b *box) progress(ctx context.Context) func(openshell.Progress) {
+	var last time.Time
+	return func(p openshell.Progress) {
+		b.log.Debug("starting", "phase", p.Phase, "reason", p.Reason, "message", p.Message)
+		if strings.HasPrefix(p.Reason, "Pulling") && time.Since(last) >= tellEvery {
+			last = time.Now()
+			sandbox.Tell(ctx, "the gateway fetches the image "+b.e.o.Image+": "+p.Message)
+		}
 	}
 }
 
