@@ -92,9 +92,8 @@ func measureAll(ctx context.Context, p Process, runs, wholeRuns int) (rows []ben
 		return nil, nil, nil, fault.Unknown("making a repository to measure in: %w: %s", err, out)
 	}
 	collectLess(p) // the engine runs in this process
-	spec := func(id string) (sandbox.Spec, error) {
-		return node.BenchSpec(ctx, h.paths, p.Environ(), repository, id)
-	}
+	specs := node.BenchSpecs(h.paths, p.Environ(), repository)
+	spec := func(id string) (sandbox.Spec, error) { return specs(ctx, id) }
 	rows, err = bench.Starts(ctx, runs, es["native"], spec)
 	if err != nil {
 		return rows, nil, nil, err
