@@ -461,15 +461,23 @@ func helpers(id string) (dirs []string) {
 	return dirs
 }
 
-// first is said by the status of a process that is pid 1 somewhere.
-var first = regexp.MustCompile(`(?m)^NSpid:\t\d+\t1$`)
+// These are said by the status of a process that is pid 1 somewhere, and of
+// one that is in no process namespace but the node's.
+var (
+	first     = regexp.MustCompile(`(?m)^NSpid:\t\d+\t1$`)
+	outermost = regexp.MustCompile(`(?m)^NSpid:\t\d+$`)
+)
 
 // killHelper kills one of the two processes of a session's helper, if it is
 // there.
 func killHelper(id session.ID, inside bool) (killed int) {
 	for _, dir := range helpers(string(id)) {
 		status, err := os.ReadFile(filepath.Join(dir, "status"))
-		if err != nil || inside != first.Match(status) {
+		which := outermost // what looks at the sandbox bears its name too
+		if inside {
+			which = first
+		}
+		if err != nil || !which.Match(status) {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(dir))

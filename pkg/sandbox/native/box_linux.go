@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
@@ -19,11 +20,12 @@ type box struct {
 	helper   *child.Helper // nil until it has been started
 	listener net.Listener
 	held     []*hold
-	bare     []string // files that could not be sheltered
-	wake     func()   // has a spare made, once it disturbs nobody
-	settle   func()   // nil, or tells that nothing is left of the spare that this was
-	bounds   *bounds  // nil until its limits are set
-	tries    *attack  // what its check tries
+	bare     []string                       // files that could not be sheltered
+	wake     func()                         // has a spare made, once it disturbs nobody
+	settle   func()                         // nil, or tells that nothing is left of the spare that this was
+	bounds   *bounds                        // nil until its limits are set
+	tries    *attack                        // what its check tries
+	under    atomic.Pointer[child.Attempts] // what is being tried already, for the first check
 	teller   *teller
 	notifier *child.Notifier // nil where the filter asks nobody
 
@@ -74,6 +76,9 @@ func (b *box) Remove(ctx context.Context) error {
 	if b.bounds != nil {
 		b.bounds.removing.Store(true)
 	}
+	if under := b.under.Swap(nil); under != nil {
+		_ = under.Close()
+	}
 	if b.helper != nil {
 		if err := b.helper.Kill(ctx); err != nil {
 			return err
@@ -102,6 +107,15 @@ func (b *box) Remove(ctx context.Context) error {
 	}
 	b.wake()
 	return err
+}
+
+// unlooked ends the attack that has begun with the sandbox, where nobody has
+// asked what came of it: it is not to run beside commands.
+func (b *box) unlooked(ctx context.Context) {
+	if under := b.under.Swap(nil); under != nil {
+		under.Drop(ctx)
+		b.teller.checked()
+	}
 }
 
 // idle waits for the commands' goroutines: their pipes have no other end any

@@ -344,14 +344,32 @@ func (a *attack) spec(s sandbox.Spec) {
 // attack makes the attempts, and those that the Spec asks for, by a process
 // that is sealed as a command is.
 func (b *box) attack(ctx context.Context, a *attack) error {
-	b.teller.checking.Store(true)
-	defer b.teller.checking.Store(false)
-	findings, err := b.helper.Probe(ctx, a.probes)
+	under, err := b.begin(a)
 	if err != nil {
-		if errors.Is(err, child.ErrGone) {
-			return sandbox.ErrGone
-		}
-		return fmt.Errorf("checking sandbox %s: %w", b.spec.ID, err)
+		return b.unchecked(err)
+	}
+	return b.judge(ctx, a, under)
+}
+
+// begin has the attempts made, without waiting for what comes of them.
+func (b *box) begin(a *attack) (*child.Attempts, error) {
+	b.teller.checking.Store(true)
+	return b.helper.Try(a.probes)
+}
+
+func (b *box) unchecked(err error) error {
+	if errors.Is(err, child.ErrGone) {
+		return sandbox.ErrGone
+	}
+	return fmt.Errorf("checking sandbox %s: %w", b.spec.ID, err)
+}
+
+// judge waits for what came of the attempts.
+func (b *box) judge(ctx context.Context, a *attack, under *child.Attempts) error {
+	findings, err := under.Findings(ctx)
+	b.teller.checked()
+	if err != nil {
+		return b.unchecked(err)
 	}
 	var broken []string
 	for _, v := range a.verify {
@@ -371,9 +389,17 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 	if err := b.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.attack(ctx, b.tries); err != nil {
+	if err := b.first(ctx); err != nil {
 		return nil, err
 	}
 	out := append(facts(b.spec, b.machine.abi, b.notifier != nil), b.bounds.facts()...)
 	return append(out, unshelteredFacts(b.bare)...), nil
+}
+
+// first is the attack that has begun with the sandbox, or else a new one.
+func (b *box) first(ctx context.Context) error {
+	if under := b.under.Swap(nil); under != nil {
+		return b.judge(ctx, b.tries, under)
+	}
+	return b.attack(ctx, b.tries)
 }

@@ -2,7 +2,6 @@ package native
 
 import (
 	"os"
-	"path"
 	"slices"
 	"strconv"
 
@@ -31,11 +30,15 @@ const (
 	ro   = unix.MOUNT_ATTR_RDONLY
 )
 
-// Everything that pid 1 does before the first command comes in two parts. The
+// Everything that pid 1 does before the first command comes in three parts. The
 // base is what sandboxes of one person have in common: it can be carried out
-// before it is known for which of them. The order is the argument:
+// before it is known for which of them. The sandbox's own mounts are next, and
+// the rest needs what is made on the host meanwhile. The order is the argument:
 //
-//   - the root of memory first, for every target is below it;
+//   - the root of memory first, for every target is below it; but the memory
+//     that all scratch directories share stands below the root itself, where it
+//     goes with the host's and no call of its own is needed, which would wait
+//     for all processors;
 //   - /proc while the host's is still visible, or the kernel refuses it;
 //   - mounts as the Spec orders them, then protections, ancestors first;
 //   - the network and the switches of /proc need rights that are about to go;
@@ -55,10 +58,15 @@ func compileBase(s sandbox.Spec, m machine) []child.Op {
 	)
 }
 
-// compileRest lists what is this sandbox's own.
+// compileOwn lists the mounts that are this sandbox's own.
+func compileOwn(s sandbox.Spec, m machine) []child.Op {
+	return append([]child.Op{{Code: child.Title, First: s.ID}}, mountOps(s, m, s.Shared, len(s.Mounts))...)
+}
+
+// compileRest lists what comes once the host has what stands for missing paths.
 func compileRest(s sandbox.Spec, m machine) []child.Op {
 	return slices.Concat(
-		[]child.Op{{Code: child.Title, First: s.ID}}, mountOps(s, m, s.Shared, len(s.Mounts)), unmountOps(s), protectOps(s), []child.Op{{Code: child.Pivot}},
+		protectOps(s), []child.Op{{Code: child.Pivot}},
 		limitOps(s, m), closeOps(s), ruleOps(s.Mounts[s.Shared:], m), []child.Op{{Code: child.Keep}},
 		[]child.Op{{Code: child.Seal}}, firstDomainOps(m), []child.Op{{Code: child.Filter, Flags: child.Notify, Blob: m.filter}},
 	)
@@ -72,11 +80,11 @@ func rootOps(s sandbox.Spec) []child.Op {
 	// In steps, since a few bytes more of a text would make another base.
 	const step = 1 << 20
 	size = (size + step - 1) / step * step
-	ops := []child.Op{{Code: child.Root, First: s.WorkDir, A: uint64(size), B: 16384, C: 0o755}}
+	var ops []child.Op
 	if s.Limits.Disk > 0 {
-		ops = append(ops, child.Op{Code: child.Tmpfs, Flags: child.Make, First: pool, A: uint64(s.Limits.Disk), B: files, C: 0o755})
+		ops = append(ops, child.Op{Code: child.Pool, First: s.WorkDir, A: uint64(s.Limits.Disk), B: files, C: 0o755})
 	}
-	return ops
+	return append(ops, child.Op{Code: child.Root, First: s.WorkDir, A: uint64(size), B: 16384, C: 0o755})
 }
 
 // hidden are files of /proc that show what is the host's: its keys, its
@@ -161,15 +169,6 @@ func mountOps(s sandbox.Spec, mc machine, from, to int) []child.Op {
 	return ops
 }
 
-// unmountOps takes the common memory of all scratch directories away once they
-// are made.
-func unmountOps(s sandbox.Spec) []child.Op {
-	if s.Limits.Disk == 0 {
-		return nil
-	}
-	return []child.Op{{Code: child.Unmount, First: pool}}
-}
-
 func bindOp(m sandbox.Mount, flags child.Flags) child.Op {
 	if m.Optional {
 		flags |= child.Optional
@@ -203,10 +202,9 @@ func scratchOps(s sandbox.Spec, m sandbox.Mount, name string, cover *sandbox.Mou
 		mode = uint64(unixMode(m.Mode))
 	}
 	if s.Limits.Disk > 0 {
-		from := path.Join(pool, name)
 		return []child.Op{
-			{Code: child.Dir, First: from, C: mode},
-			{Code: child.Bind, Flags: flags | child.Inside, First: from, Second: m.Target, A: attributes(m)},
+			{Code: child.Dir, Flags: child.InPool, First: name, C: mode},
+			{Code: child.Bind, Flags: flags | child.InPool, First: name, Second: m.Target, A: attributes(m)},
 		}
 	}
 	ops := []child.Op{{Code: child.Tmpfs, Flags: flags, First: m.Target, A: uint64(m.Size), B: files, C: mode}}

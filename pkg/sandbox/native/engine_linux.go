@@ -133,6 +133,10 @@ func (e *Engine) finish(ctx context.Context, b *box) (made *box, err error) {
 		}
 	}()
 	spec := b.spec
+	// The helper is at this while what it needs of the host is made here.
+	if err := b.helper.Begin(compileOwn(b.inner(), b.machine)); err != nil {
+		return nil, err
+	}
 	if b.held, err = holdAll(ctx, spec); err != nil {
 		return nil, err
 	}
@@ -141,6 +145,15 @@ func (e *Engine) finish(ctx context.Context, b *box) (made *box, err error) {
 		return nil, err
 	}
 	b.tries = b.attacks()
+	// Asked for ahead: it is attacked as soon as it stands, while its way out
+	// is still being made ready here. Who does not check does not hear of it.
+	b.teller.alone.Store(true)
+	under, err := b.begin(b.tries)
+	if err == nil {
+		b.under.Store(under)
+	} else if !errors.Is(err, child.ErrGone) {
+		return nil, err
+	}
 	place, err := b.helper.Ready(ctx)
 	b.listener = place.Listener
 	b.listen(place.Notifier)

@@ -35,6 +35,7 @@ func (b *box) exec(ctx context.Context, c sandbox.Command, stdio sandbox.Stdio, 
 	if err != nil {
 		return nil, err
 	}
+	b.unlooked(ctx)
 	request.Bare = bare
 	p := &process{bounds: b.bounds, before: b.bounds.seen()}
 	if c.TTY == nil {

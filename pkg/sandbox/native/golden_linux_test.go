@@ -76,7 +76,7 @@ func TestGoldenCompile(t *testing.T) {
 
 // describeAll writes both parts.
 func describeAll(s sandbox.Spec, m machine) string {
-	return "# base\n" + describe(compileBase(s, m)) + "# rest\n" + describe(compileRest(s, m))
+	return "# base\n" + describe(compileBase(s, m)) + "# own\n" + describe(compileOwn(s, m)) + "# rest\n" + describe(compileRest(s, m))
 }
 
 // describe writes operations for people: one a line, zero fields left out.
@@ -160,13 +160,13 @@ func attributeNames(verb string, bits uint64) string {
 var opNames = map[child.Code]string{
 	child.Root: "root", child.Dir: "dir", child.File: "file", child.Link: "link", child.Bind: "bind",
 	child.Tmpfs: "tmpfs", child.Proc: "proc", child.Devpts: "devpts", child.Text: "text",
-	child.Unmount: "unmount", child.Pivot: "pivot", child.Attributes: "attributes", child.Loopback: "loopback",
+	child.Pool: "pool", child.Pivot: "pivot", child.Attributes: "attributes", child.Loopback: "loopback",
 	child.Listen: "listen", child.Hostname: "hostname", child.Rlimit: "rlimit", child.Write: "write",
 	child.Ruleset: "ruleset", child.Rule: "rule", child.Restrict: "restrict", child.Keep: "keep",
 	child.Seal: "seal", child.Filter: "filter", child.Files: "files", child.Title: "title",
 }
 
-var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link", "notify"}
+var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link", "notify", "in-pool"}
 
 // TestGoldenRefusals shows the filter as a table, so that a change of it is
 // seen by whoever reviews one.

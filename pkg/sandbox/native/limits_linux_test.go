@@ -365,6 +365,7 @@ func TestSweepEndsAGroup(t *testing.T) {
 	wantGroups(t, e)
 	dirs := e.groups.Paths(spec.ID, wanted(spec.Limits))
 	b, bystander := openBy(t, e, spec), openBy(t, e, other)
+	ended(t, b, "true") // and with that what looked at the sandbox
 	for _, u := range []sandbox.Undo{
 		{Kind: undoGroup, Path: dirs[0], ID: other.ID},
 		{Kind: undoGroup, Path: filepath.Dir(dirs[0]), ID: spec.ID},

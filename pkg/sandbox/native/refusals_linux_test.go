@@ -18,6 +18,7 @@ import (
 // that its row refuses, and wants that it is told or not as the row says.
 func TestEveryRefusal(t *testing.T) {
 	b := open(t, newWorld(t).spec()).(*box)
+	b.unlooked(soon(t)) // what is tried here is to be told
 	var probes []child.Probe
 	var rows []string
 	var answers []syscall.Errno

@@ -39,6 +39,7 @@ type teller struct {
 	pace     pace
 	recent   lookup
 	checking atomic.Bool // what the helper's own process tries is the self-check's
+	alone    atomic.Bool // there is no other process yet
 
 	mu    sync.Mutex // guards what follows
 	kinds map[kind]int
@@ -74,11 +75,11 @@ func (t *teller) serve(n *child.Notifier, done <-chan struct{}) {
 }
 
 func (t *teller) take(n *child.Notifier, c child.Notified) {
-	// What the table does not have, the filter does not ask.
-	row := toldCall{name: "system call " + strconv.Itoa(c.Call), answer: unix.EPERM, tried: "make a system call"}
-	if i := slices.IndexFunc(t.calls[c.Call], func(r toldCall) bool { return r.holds(c.Args) }); i >= 0 {
-		row = t.calls[c.Call][i]
+	if t.alone.Load() { // nobody has to be looked up
+		_ = n.Refuse(c, t.row(c).answer)
+		return
 	}
+	row := t.row(c)
 	who := t.caller(c.Thread)
 	if !n.Waits(c) { // the number may be somebody else's
 		who = caller{}
@@ -88,6 +89,22 @@ func (t *teller) take(n *child.Notifier, c child.Notified) {
 		t.count(row, who)
 	}
 	_ = n.Refuse(c, row.answer) // else the sandbox has ended, and Next says so
+}
+
+// row is what refuses a call.
+func (t *teller) row(c child.Notified) toldCall {
+	// What the table does not have, the filter does not ask.
+	row := toldCall{name: "system call " + strconv.Itoa(c.Call), answer: unix.EPERM, tried: "make a system call"}
+	if i := slices.IndexFunc(t.calls[c.Call], func(r toldCall) bool { return r.holds(c.Args) }); i >= 0 {
+		row = t.calls[c.Call][i]
+	}
+	return row
+}
+
+// checked says that the self-check is over.
+func (t *teller) checked() {
+	t.alone.Store(false)
+	t.checking.Store(false)
 }
 
 // caller is who waits. In a flood a thread is not looked up each time.

@@ -89,15 +89,11 @@ func clean(field, p string) error {
 	return nil
 }
 
-// pool is where one memory for all scratch directories is mounted while they
-// are made, where a common limit is asked for.
-const pool = "/.scratch"
-
 // textName is where the helper makes a text before it is mounted elsewhere.
 const textName = "/.text"
 
 // own are the directories that every sandbox gets from the engine itself.
-var own = []string{"/proc", "/dev", pool, textName}
+var own = []string{"/proc", "/dev", textName}
 
 func validateMounts(s sandbox.Spec) error {
 	if s.Shared < 0 || s.Shared > len(s.Mounts) {

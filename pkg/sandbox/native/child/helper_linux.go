@@ -40,6 +40,7 @@ type Helper struct {
 	pidfd   int        // of pid 1, or -1
 	tag     uint32
 	waiting map[uint32]*Running // keyed by tag, from exec until exit
+	left    []*Running          // attempts that are over, until their process has been collected
 }
 
 // A Place is what a helper made inside for the node.
@@ -154,7 +155,12 @@ func (h *Helper) Ready(ctx context.Context) (Place, error) {
 
 // sendList does not fail where the helper has left: it has said why.
 func (h *Helper) sendList(ops []Op, follows int32) error {
-	fd, err := memory(Encode(ops))
+	// A list can be large, since files come in it: made anew for each start it
+	// would have the node collect its garbage in the middle of another.
+	buf := lists.Get().(*[]byte)
+	*buf = appendOps((*buf)[:0], ops)
+	fd, err := memory(*buf)
+	lists.Put(buf)
 	if err != nil {
 		return fmt.Errorf("%s: %w", StageProtocol, err)
 	}
@@ -164,6 +170,9 @@ func (h *Helper) sendList(ops []Op, follows int32) error {
 	}
 	return nil
 }
+
+// lists are buffers in which lists are encoded.
+var lists = sync.Pool{New: func() any { return new([]byte) }}
 
 // hasLeft reports whether sending failed because nobody is there any more.
 func hasLeft(err error) bool {

@@ -60,7 +60,8 @@ func encodeProbes(probes []Probe) ([]byte, error) {
 	if len(probes) > MaxProbes {
 		return nil, fmt.Errorf("BUG: %d probes at once", len(probes))
 	}
-	var calls, data []byte
+	const perCall = 64 // number, six values, their kinds
+	calls, data := make([]byte, 0, len(probes)*perCall), make([]byte, 0, 16<<10)
 	for _, p := range probes {
 		var values [6]uint64
 		var kinds [8]uint8
@@ -69,7 +70,7 @@ func encodeProbes(probes []Probe) ([]byte, error) {
 			if a.kind == argData {
 				values[i] = uint64(len(data))
 				data = append(data, a.data...)
-				data = append(data, make([]byte, -len(data)&7)...)
+				data = append(data, padding[:-len(data)&7]...)
 			}
 		}
 		calls = binary.LittleEndian.AppendUint64(calls, uint64(p.Number))
@@ -78,7 +79,8 @@ func encodeProbes(probes []Probe) ([]byte, error) {
 		}
 		calls = append(calls, kinds[:]...)
 	}
-	out := binary.LittleEndian.AppendUint32(nil, uint32(len(probes)))
+	out := make([]byte, 0, 8+len(calls)+len(data))
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(probes)))
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(data)))
 	return append(append(out, calls...), data...), nil
 }

@@ -3,6 +3,7 @@ package child
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"syscall"
 )
 
@@ -85,6 +86,7 @@ const (
 	execTerminal int32 = 1
 	execProbes   int32 = 2
 	execBare     int32 = 4
+	execSettled  int32 = 8
 )
 
 // A Code names an operation of pid 1.
@@ -103,7 +105,7 @@ const (
 	Proc       Code = 7  // a fresh /proc on First
 	Devpts     Code = 8  // a private devpts on First
 	Text       Code = 9  // a file with Blob and mode C over First, attributes A
-	Unmount    Code = 10 // take First away, mount and directory
+	Pool       Code = 10 // A bytes, B files, mode C, on First of the host, below the root to come
 	Pivot      Code = 11 // the new root becomes /
 	Attributes Code = 12 // set attributes A on the one mount at First, once it is /
 	Loopback   Code = 13 // lo up; A is a second address, in network order as the machine reads it
@@ -137,6 +139,8 @@ const (
 	// Notify lets the node have the filter's questions. Where another filter
 	// above has a listener already, the filter answers by itself.
 	Notify Flags = 128
+	// InPool means a directory of the pool by its name: to make it, or as a source.
+	InPool Flags = 256
 )
 
 // An Op is one operation.
@@ -149,27 +153,43 @@ type Op struct {
 }
 
 // Encode writes operations as the helper reads them.
-func Encode(ops []Op) []byte {
-	var out []byte
-	for _, op := range append(ops[:len(ops):len(ops)], Op{Code: opEnd}) {
-		const head = 48
-		size := (head + len(op.First) + len(op.Second) + 2 + len(op.Blob) + 7) &^ 7
+func Encode(ops []Op) []byte { return appendOps(nil, ops) }
+
+// opHead is the size of an operation without its names and its blob.
+const opHead = 48
+
+func (op Op) size() int {
+	return (opHead + len(op.First) + len(op.Second) + 2 + len(op.Blob) + 7) &^ 7
+}
+
+func appendOps(out []byte, ops []Op) []byte {
+	all := append(ops[:len(ops):len(ops)], Op{Code: opEnd})
+	size := 0
+	for _, op := range all {
+		size += op.size()
+	}
+	out = slices.Grow(out, size)
+	for _, op := range all {
+		size := op.size()
 		end := len(out) + size
 		out = binary.LittleEndian.AppendUint32(out, uint32(op.Code))
 		out = binary.LittleEndian.AppendUint32(out, uint32(op.Flags))
-		for _, v := range []uint64{op.A, op.B, op.C} {
+		for _, v := range [...]uint64{op.A, op.B, op.C} {
 			out = binary.LittleEndian.AppendUint64(out, v)
 		}
-		for _, n := range []int{len(op.First), len(op.Second), len(op.Blob), size} {
+		for _, n := range [...]int{len(op.First), len(op.Second), len(op.Blob), size} {
 			out = binary.LittleEndian.AppendUint32(out, uint32(n))
 		}
 		out = append(append(out, op.First...), 0)
 		out = append(append(out, op.Second...), 0)
 		out = append(out, op.Blob...)
-		out = append(out, make([]byte, end-len(out))...)
+		out = append(out, padding[:end-len(out)]...)
 	}
 	return out
 }
+
+// padding is what an operation is filled up with.
+var padding [8]byte
 
 // Stages of a [StageError].
 const (
@@ -190,7 +210,7 @@ const (
 	StageMount            = "mounting"
 	StageProc             = "mounting a fresh process list on"
 	StageDevpts           = "mounting private terminals on"
-	StageUnmount          = "unmounting"
+	StagePool             = "mounting the memory of all scratch directories on"
 	StagePivot            = "changing the root"
 	StageAttributes       = "making read-only"
 	StageLoopback         = "bringing the loopback interface up"
@@ -217,7 +237,7 @@ var stages = [...]string{
 	"", StageProtocol, StageUserNamespace, StageMountNamespace, StagePIDNamespace,
 	StageNetworkNamespace, StageIPCNamespace, StageUTSNamespace, StageCgroupNamespace,
 	StageMaps, StageFork, StagePrivate, StageRoot, StageSource, StageMake, StageMount,
-	StageProc, StageDevpts, StageUnmount, StagePivot, StageAttributes, StageLoopback,
+	StageProc, StageDevpts, StagePool, StagePivot, StageAttributes, StageLoopback,
 	StageListen, StageHostname, StageRlimit, StageWrite, StageLandlock, StageRule,
 	StageCapabilities, StageNoNewPrivs, StageSeccomp, StageTerminal, StageStdio,
 	StageDir, StageProgram, StageNotify, StageBusy,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -47,10 +48,22 @@ func (h *Helper) Exec(ctx context.Context, r Request) (*Running, error) {
 	if r.Bare {
 		m.c |= execBare
 	}
+	if h.leaving() {
+		m.c |= execSettled
+	}
 	return h.start(ctx, m, program(r.Dir, r.Candidates, r.Argv, r.Env), fds...)
 }
 
 func (h *Helper) start(ctx context.Context, m message, payload []byte, fds ...int) (*Running, error) {
+	c, err := h.ask(m, payload, fds...)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.begun(ctx)
+}
+
+// ask sends a request for a process. It does not wait for the answer.
+func (h *Helper) ask(m message, payload []byte, fds ...int) (*Running, error) {
 	file, err := memory(payload)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
@@ -69,19 +82,24 @@ func (h *Helper) start(ctx context.Context, m message, payload []byte, fds ...in
 		}
 		return nil, err
 	}
-	got, err := h.await(ctx, c.started)
+	return c, nil
+}
+
+// begun waits for the answer to ask.
+func (c *Running) begun(ctx context.Context) error {
+	got, err := c.helper.await(ctx, c.started)
 	if err != nil {
 		if ctx.Err() != nil { // it may have started all the same
 			_ = c.Signal(syscall.SIGKILL)
-			h.forget(c.tag)
+			c.helper.forget(c.tag)
 		}
-		return nil, err
+		return err
 	}
 	if got.fd >= 0 {
 		_ = unix.SetNonblock(got.fd, true) // so that a read ends when it is closed
 		c.Terminal = os.NewFile(uintptr(got.fd), "terminal")
 	}
-	return c, nil
+	return nil
 }
 
 func (h *Helper) forget(tag uint32) {
@@ -110,8 +128,26 @@ func (c *Running) Signal(sig syscall.Signal) error {
 	return err
 }
 
+// Attempts are system calls that are being carried out inside.
+type Attempts struct {
+	running *Running
+	results *os.File
+	count   int
+}
+
 // Probe carries out system calls inside, one after the other.
 func (h *Helper) Probe(ctx context.Context, probes []Probe) ([]Finding, error) {
+	a, err := h.Try(probes)
+	if err != nil {
+		return nil, err
+	}
+	return a.Findings(ctx)
+}
+
+// Try has system calls carried out as Probe does, without waiting for them. It
+// may be called before Ready: they are then the first thing that happens
+// inside. Findings, Drop or Close must follow.
+func (h *Helper) Try(probes []Probe) (*Attempts, error) {
 	payload, err := encodeProbes(probes)
 	if err != nil {
 		return nil, err
@@ -120,25 +156,60 @@ func (h *Helper) Probe(ctx context.Context, probes []Probe) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", StageProtocol, err)
 	}
-	defer r.Close()
-	c, err := h.start(ctx, message{kind: msgExec, c: execProbes}, payload, int(w.Fd()))
-	w.Close()
+	defer w.Close()
+	c, err := h.ask(message{kind: msgExec, c: execProbes}, payload, int(w.Fd()))
 	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return &Attempts{running: c, results: r, count: len(probes)}, nil
+}
+
+// Findings waits until all of them are over and says what came of each.
+func (a *Attempts) Findings(ctx context.Context) ([]Finding, error) {
+	defer a.results.Close()
+	c := a.running
+	if err := c.begun(ctx); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.Signal(syscall.SIGKILL)
-		_ = r.SetReadDeadline(time.Unix(1, 0))
+		_ = a.results.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer stop()
-	found, err := readFindings(r, len(probes))
-	// Its end is waited for: until then it counts against the limits of what
-	// is started next.
-	select {
-	case <-c.Exited():
-	case <-c.Gone():
-	case <-ctx.Done():
+	found, err := readFindings(a.results, a.count)
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	// It leaves now, which takes the kernel a moment. Until then it counts
+	// against the limits of what is started next, and that waits for it.
+	c.helper.mu.Lock()
+	defer c.helper.mu.Unlock()
+	c.helper.left = append(c.helper.left, c)
 	return found, err
 }
+
+// leaving reports whether the processes of attempts that are over may still be
+// there.
+func (h *Helper) leaving() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = slices.DeleteFunc(h.left, func(c *Running) bool {
+		select {
+		case <-c.exited:
+			return true
+		default:
+			return false
+		}
+	})
+	return len(h.left) > 0
+}
+
+// Drop ends attempts whose findings nobody wants, and waits for that.
+func (a *Attempts) Drop(ctx context.Context) {
+	_ = a.running.Signal(syscall.SIGKILL)
+	_, _ = a.Findings(ctx)
+}
+
+// Close is for attempts that end with their sandbox.
+func (a *Attempts) Close() error { return a.results.Close() }

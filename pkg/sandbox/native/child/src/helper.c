@@ -290,7 +290,7 @@ static long open_terminal(struct command *c, int columns, int rows, int *master)
 
 static struct {
 	uint32_t tag;
-	int pid;
+	int pid, probes;
 } running[MAX_COMMANDS];
 
 static int slot_of(int pid)
@@ -299,6 +299,23 @@ static int slot_of(int pid)
 		if (running[i].pid == pid)
 			return i;
 	return -1;
+}
+
+static void ended(int slot, int status)
+{
+	int pid = running[slot].pid;
+	running[slot].pid = 0;
+	answer(MSG_EXITED, running[slot].tag, pid, status, 0, -1);
+}
+
+/* Waits for probes of which the node has read everything, so that they only
+ * have to leave: until then they count against the limits of what comes next. */
+static void settle(void)
+{
+	int status;
+	for (int i = 0; i < MAX_COMMANDS; i++)
+		if (running[i].pid && running[i].probes && sys(__NR_wait4, running[i].pid, &status, __WALL, 0) > 0)
+			ended(i, status);
 }
 
 /* Only one command is being started at a time, so one stack does. */
@@ -311,6 +328,8 @@ static void execute(const struct place *place, struct parcel *p)
 	int master = -1, slot = slot_of(0);
 	size_t room = 0;
 	long pointers = 0, r = -EBADMSG;
+	if (m->c & EXEC_SETTLED)
+		settle(), slot = slot_of(0);
 	uint32_t stage = STAGE_PROTOCOL;
 	int want = c.terminal ? 1 : c.probes ? 2 : 4;
 
@@ -342,6 +361,7 @@ out:
 	} else {
 		running[slot].tag = m->tag;
 		running[slot].pid = (int)r;
+		running[slot].probes = c.probes;
 		answer(MSG_STARTED, m->tag, (int32_t)r, 0, 0, master);
 	}
 	if (master >= 0) {
@@ -366,16 +386,16 @@ static void reap(void)
 		int slot = slot_of((int)pid);
 		if (slot < 0)
 			continue; /* an orphan: nobody else would collect it */
-		running[slot].pid = 0;
-		answer(MSG_EXITED, running[slot].tag, (int32_t)pid, status, 0, -1);
+		ended(slot, status);
 	}
 }
 
 static void pass_on(const struct message *m)
 {
 	for (int i = 0; i < MAX_COMMANDS; i++)
-		if (running[i].pid && running[i].tag == m->tag)
-			sys(__NR_kill, -running[i].pid, m->a);
+		/* Probes may not have got as far as to have a group. */
+		if (running[i].pid && running[i].tag == m->tag && sys(__NR_kill, -running[i].pid, m->a) < 0)
+			sys(__NR_kill, running[i].pid, m->a);
 }
 
 static void hand_connection(const struct message *m)
@@ -432,8 +452,11 @@ static int carry_out_list(struct place *place, long children)
 	char *list = p.message.type == MSG_OPERATIONS && p.count == 1 ? map(p.fds[0], &size) : 0;
 	if (children < 0 || !list)
 		fail(&failure, STAGE_PROTOCOL, -EBADMSG, "");
-	else
+	else {
+		place->list = p.fds[0];
+		place->from = list;
 		set_up(place, list, size, &failure);
+	}
 	if (failure.error) {
 		answer_failure(0, &failure);
 		leave(1);
@@ -464,7 +487,7 @@ static void hand_out(const struct place *place)
 /* Sets up what it is told to, and serves. */
 _Noreturn static void lead(void)
 {
-	struct place place = {.root = -1, .listener = -1, .ruleset = -1, .domain = -1, .notifier = -1, .parent = -1,
+	struct place place = {.root = -1, .pool = -1, .listener = -1, .ruleset = -1, .domain = -1, .notifier = -1, .parent = -1,
 			      .id = own_id, .id_room = own_id ? length(own_id) + 1 : 0};
 	uint64_t all = ~0ull, child = 1ull << (SIGCHLD - 1);
 
@@ -483,10 +506,17 @@ _Noreturn static void lead(void)
 	serve(&place, (int)children);
 }
 
-_Noreturn static void be_first(void)
+_Noreturn static void be_first(const int life[2])
 {
-	/* The outer process may be killed; then nobody would wait for us. */
+	char nothing;
+	sys(__NR_close, life[1]);
+	/* The outer process may be killed; then nobody would wait for us. It may
+	 * have been already: its end of the pipe closes before that signal is due,
+	 * so one of the two tells. */
 	sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (sys(__NR_read, life[0], &nothing, 1) != -EAGAIN)
+		leave(1);
+	sys(__NR_close, life[0]);
 	lead();
 }
 
@@ -535,7 +565,7 @@ _Noreturn static void begin(const char *socket)
 {
 	struct failure failure = {0};
 	struct parcel p;
-	int pidfd = -1;
+	int pidfd = -1, life[2] = {-1, -1};
 
 	/* What the node was told to ignore is not the command's business. */
 	for (int sig = 1; sig <= 64; sig++) {
@@ -569,9 +599,11 @@ _Noreturn static void begin(const char *socket)
 			answer(MSG_READY, 0, 0, 0, 0, -1);
 	} else if (p.message.type == MSG_NAMESPACES) {
 		if (make_namespaces((uint32_t)p.message.a, (uint32_t)p.message.b, &failure) == 0) {
-			r = sys(__NR_clone, CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
+			r = sys(__NR_pipe2, life, O_CLOEXEC | O_NONBLOCK);
+			if (r >= 0)
+				r = sys(__NR_clone, CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
 			if (r == 0)
-				be_first();
+				be_first(life);
 			if (r < 0)
 				fail(&failure, STAGE_FORK, r, "");
 		}
@@ -584,9 +616,11 @@ _Noreturn static void begin(const char *socket)
 	if (p.message.type == MSG_LISTENER)
 		leave(0);
 	answer(MSG_SPAWNED, 0, (int32_t)r, 0, 0, pidfd);
-	/* From here on it only waits. The socket is pid 1's: were it open here
-	 * too, nobody would notice that pid 1 has gone. */
-	sys(__NR_close_range, 0, ~0u, 0);
+	/* From here on it only waits, with nothing open but what tells that it
+	 * lives. The socket is pid 1's: were it open here too, nobody would notice
+	 * that pid 1 has gone. */
+	sys(__NR_dup3, life[1], 0, 0);
+	sys(__NR_close_range, 1, ~0u, 0);
 	sys(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 	drop_capabilities();
 	watch(r);

@@ -20,6 +20,7 @@ int fail(struct failure *failure, uint32_t stage, long result, const char *opera
 /* setup.c: carry out the operations; what it opens stays in *place. */
 struct place {
 	int root;	/* the new root directory */
+	int pool;	/* memory that several directories share, or -1 */
 	int listener;	/* to be handed to the node, or -1 */
 	int ruleset;	/* Landlock rules being collected, or -1 */
 	int domain;	/* Landlock rules that each command takes on, or -1 */
@@ -28,6 +29,8 @@ struct place {
 	int parent;	/* the directory below root that was last worked in, or -1 */
 	const char *parent_path; /* its path, of parent_size bytes, in the list */
 	size_t parent_size;
+	int list;	/* the file in which the list of operations is, at from */
+	const char *from;
 	char *id;	/* the sandbox's ID on this process' command line */
 	size_t id_room; /* with its end mark */
 };

@@ -36,6 +36,7 @@
 #define EXEC_TERMINAL 1 /* open a terminal instead of taking three streams */
 #define EXEC_PROBES   2 /* carry out system calls instead of a program */
 #define EXEC_BARE     4 /* without the Landlock domain that commands take on */
+#define EXEC_SETTLED  8 /* not before probes that have told everything are gone */
 
 /* Operations. */
 #define OP_END      0
@@ -48,7 +49,7 @@
 #define OP_PROC     7
 #define OP_DEVPTS   8
 #define OP_TEXT     9
-#define OP_UNMOUNT  10
+#define OP_POOL     10
 #define OP_PIVOT    11
 #define OP_ATTRIBUTES 12
 #define OP_LOOPBACK 13
@@ -73,6 +74,7 @@
 #define FLAG_SINGLE   16 /* a file with a second hard link is refused */
 #define FLAG_IFTHERE  32 /* a missing mount point is left out */
 #define FLAG_LINK     64 /* source and target are a symbolic link, which itself is meant */
+#define FLAG_POOL     256 /* a directory of the pool is meant, by its name */
 #define FLAG_NOTIFY   128 /* the filter's questions go to the node, if it can have them */
 
 /* Stages: where something failed. */
@@ -93,7 +95,7 @@
 #define STAGE_MOUNT      15
 #define STAGE_PROC       16
 #define STAGE_DEVPTS     17
-#define STAGE_UNMOUNT    18
+#define STAGE_POOL       18
 #define STAGE_PIVOT      19
 #define STAGE_ATTRIBUTES 20
 #define STAGE_LOOPBACK   21

@@ -28,6 +28,7 @@
 #define SOL_SOCKET_ 1
 #define SO_REUSEADDR_ 2
 #define NAME_MAX_ 255
+#define LARGE 32768 /* bytes */
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV /* Linux 5.19 */
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
@@ -159,8 +160,13 @@ static long make_file(struct place *place, const char *path, uint32_t mode, cons
 	long fd = sys(__NR_openat, at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	if (fd < 0)
 		return fd;
+	int64_t at_text = text - place->from;
 	while (size) {
-		long n = sys(__NR_write, fd, text, size);
+		/* What is large goes from file to file: to read it here would cost a
+		 * fault for each page. */
+		long n = size < LARGE ? sys(__NR_write, fd, text, size) : sys(__NR_sendfile, fd, place->list, &at_text, size);
+		if (n == 0)
+			n = -EIO;
 		if (n < 0) {
 			sys(__NR_close, fd);
 			return n;
@@ -240,7 +246,9 @@ static int bind_tree(struct place *place, const struct operation *op, const char
 			return to == -ENOENT ? 0 : fail(failure, STAGE_MOUNT, to, target);
 		sys(__NR_close, to);
 	}
-	if (op->flags & FLAG_INSIDE)
+	if (op->flags & FLAG_POOL)
+		from = look(place->pool, source, O_PATH, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	else if (op->flags & FLAG_INSIDE)
 		from = inside(place, source, op->flags);
 	else
 		from = look(AT_FDCWD, source, O_PATH,
@@ -313,18 +321,23 @@ static long fresh_tmpfs(const struct operation *op, uint64_t attributes)
 	return fresh("tmpfs", options, attributes);
 }
 
-static int make_root(struct place *place, const struct operation *op, const char *at, struct failure *failure)
+/* Memory on a directory of the host, which nobody outside sees: the new root,
+ * or what will be below that and goes with all the rest of the host. */
+static int mount_outside(int *kept, const struct operation *op, uint32_t stage, const char *at, struct failure *failure)
 {
+	long r = sys(__NR_mount, 0, "/", 0, 0x44000 /* MS_REC|MS_PRIVATE */, 0);
+	if (r < 0)
+		return fail(failure, STAGE_PRIVATE, r, "/");
 	long to = look(AT_FDCWD, at, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
 	if (to < 0)
-		return fail(failure, STAGE_ROOT, to, at);
+		return fail(failure, stage, to, at);
 	long tree = fresh_tmpfs(op, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (tree < 0)
-		return fail(failure, STAGE_ROOT, tree, at);
-	long r = sys(__NR_move_mount, tree, "", to, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+		return fail(failure, stage, tree, at);
+	r = sys(__NR_move_mount, tree, "", to, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
 	sys(__NR_close, to);
-	place->root = (int)tree;
-	return r < 0 ? fail(failure, STAGE_ROOT, r, at) : 0;
+	*kept = (int)tree;
+	return r < 0 ? fail(failure, stage, r, at) : 0;
 }
 
 static int mount_fresh(struct place *place, const struct operation *op, uint32_t stage, const char *target,
@@ -361,8 +374,11 @@ static int put_text(struct place *place, const struct operation *op, const char 
 }
 
 /* The directory becomes "/", what was "/" is gone. */
-static long pivot(const struct place *place)
+static long pivot(struct place *place)
 {
+	if (place->pool >= 0)
+		sys(__NR_close, place->pool);
+	place->pool = -1;
 	long r = sys(__NR_fchdir, place->root);
 	if (r >= 0)
 		r = sys(__NR_pivot_root, ".", ".");
@@ -531,12 +547,12 @@ static int carry_out(struct place *place, const struct operation *op, const char
 	long r = 0;
 	switch (op->code) {
 	case OP_ROOT:
-		r = sys(__NR_mount, 0, "/", 0, 0x44000 /* MS_REC|MS_PRIVATE */, 0);
-		if (r < 0)
-			return fail(failure, STAGE_PRIVATE, r, "/");
-		return make_root(place, op, first, failure);
+		return mount_outside(&place->root, op, STAGE_ROOT, first, failure);
+	case OP_POOL:
+		return mount_outside(&place->pool, op, STAGE_POOL, first, failure);
 	case OP_DIR:
-		stage = STAGE_MAKE, r = make_dir(place, first, (uint32_t)op->c);
+		stage = STAGE_MAKE;
+		r = op->flags & FLAG_POOL ? sys(__NR_mkdirat, place->pool, first, op->c) : make_dir(place, first, (uint32_t)op->c);
 		break;
 	case OP_FILE:
 		stage = STAGE_MAKE, r = make_file(place, first, (uint32_t)op->c, blob, op->blob);
@@ -558,16 +574,6 @@ static int carry_out(struct place *place, const struct operation *op, const char
 		return mount_fresh(place, op, STAGE_DEVPTS, first, failure);
 	case OP_TEXT:
 		return put_text(place, op, first, blob, failure);
-	case OP_UNMOUNT:
-		stage = STAGE_UNMOUNT;
-		covered(place, first);
-		r = sys(__NR_fchdir, place->root);
-		if (r >= 0)
-			r = sys(__NR_umount2, relative(first), MNT_DETACH_);
-		if (r >= 0)
-			r = sys(__NR_unlinkat, place->root, relative(first), AT_REMOVEDIR);
-		sys(__NR_chdir, "/");
-		break;
 	case OP_PIVOT:
 		stage = STAGE_PIVOT, r = pivot(place);
 		break;
