@@ -43,12 +43,14 @@ func printExplanation(pen pen, x explained) {
 
 func newPolicyExplain(p Process) *cobra.Command {
 	var o policyOptions
-	var method string
+	var method, push string
 	cmd := &cobra.Command{
 		Use:   "explain URL",
 		Short: "say whether a request would be allowed, and by which rule of which layer",
 		Long: `Decide a request exactly as the way out of a session would, without sending it.
 URL is https://host/path, http://host/path, or host:port for any other connection.
+With --push the question is whether git may push a new reference to the
+repository at URL; one that is there moves only forward, and a tag not at all.
 Exit code 0 where it would be allowed, 1 where not.
 
 Where the policy of the repository asks for what needs your yes, it is said whether
@@ -57,6 +59,9 @@ afterwards.`,
 		Args: exactly("a URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := parseTarget(args[0], method)
+			if err == nil && push != "" {
+				req, err = pushTo(req, push)
+			}
 			if err != nil {
 				return err
 			}
@@ -85,6 +90,8 @@ afterwards.`,
 		},
 	}
 	cmd.Flags().StringVar(&method, "method", "GET", "the method of the request")
+	cmd.Flags().StringVar(&push, "push", "", "ask whether git may push this `reference`, in full: refs/heads/NAME")
+	cmd.MarkFlagsMutuallyExclusive("method", "push")
 	o.flags(cmd)
 	addJSON(cmd)
 	return cmd
@@ -160,6 +167,19 @@ func parseTarget(text, method string) (policy.Request, error) {
 		req.Method = ""
 	}
 	return finishTarget(req, host, port, path, bad)
+}
+
+// pushTo is the request by which git pushes a new reference to a repository.
+func pushTo(req policy.Request, ref string) (policy.Request, error) {
+	if err := policy.CheckRef(ref); err != nil {
+		return req, fault.Usage("--push: %w", err)
+	}
+	if req.Method == "" {
+		return req, fault.Usage("--push needs the URL of a repository").WithHint("for example https://host.example/name.git")
+	}
+	req.Method, req.Ref, req.Change = "POST", ref, policy.ChangeCreate
+	req.Path = strings.TrimSuffix(strings.TrimSuffix(req.Path, "/"), "/git-receive-pack") + "/git-receive-pack"
+	return req, nil
 }
 
 // methods are those that somebody may have written in small letters.

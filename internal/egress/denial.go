@@ -19,7 +19,18 @@ import (
 // denialText is what a denied program, and the agent that reads its output,
 // gets to see. It must be short, say that it is a decision and not a fault,
 // and leave one thing to do.
-func denialText(v Verdict) string {
+func denialText(v Verdict) string { return denialTextFor(v, question(v)) }
+
+// pushDenialText is the same about one reference of a push.
+func pushDenialText(v Verdict, ref string) string {
+	q := urlOf(v)
+	if strings.Trim(ref, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") == "" {
+		q = "--push " + ref + " " + strings.TrimSuffix(q, receivePack)
+	}
+	return denialTextFor(v, printable(q, 300))
+}
+
+func denialTextFor(v Verdict, question string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "This request was denied by policy. It is a decision, not a fault; trying again or another way gives the same answer.\n\n")
 	fmt.Fprintf(&b, "  request  %s\n", described(v))
@@ -34,7 +45,7 @@ func denialText(v Verdict) string {
 		fmt.Fprintf(&b, "A key is meant for one service only. Do not send it elsewhere. The person you work for can look at\n  mojoup-node secret list\nand say with `mojoup-node secret set` where it may go.\n")
 		return b.String()
 	}
-	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question(v), document(v))
+	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question, document(v))
 	return b.String()
 }
 

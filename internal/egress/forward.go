@@ -30,6 +30,7 @@ type exchange struct {
 	w       http.ResponseWriter
 	swap    *secrets.Swap
 	mask    *secrets.Masker // of what the host says, or nil
+	listing *listing        // what a host says that it has, where a push is to follow
 }
 
 type exchangeKey struct{}
@@ -135,6 +136,9 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	if !ok {
 		v.decide(refused)
 		s.deny(w, r, v.settle(), http.StatusForbidden)
+		return
+	}
+	if d, ok = s.push(x, r, d); !ok {
 		return
 	}
 	names, err := s.swapBody(x, r)
@@ -301,6 +305,7 @@ func rewrite(pr *httputil.ProxyRequest) {
 	}
 	x.swap.Header(out.Header)
 	x.readable(out.Header)
+	x.listing.ask(out.Header)
 	out.Trailer = in.Trailer // shared: it is filled when the body has ended
 }
 
@@ -340,6 +345,9 @@ func modifyResponse(res *http.Response) error {
 	}
 	if switched {
 		x.w.Header().Del("Connection")
+	}
+	if err := x.listing.follow(res); err != nil {
+		return err
 	}
 	return x.masked(res)
 }

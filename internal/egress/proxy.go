@@ -29,6 +29,10 @@
 // stand-in in header or URL of a request that is read is swapped where its
 // binding says and is a denial anywhere else, on hosts that the policy denies
 // too. Bodies are not searched, but for the fields that a binding names.
+//
+// Of a push by git that the policy limits by reference the list of commands is
+// read before anything is sent on; each is judged, the old value by what the
+// server said it has. What is refused is answered as a git server does it.
 package egress
 
 import (
@@ -147,6 +151,9 @@ type Program struct {
 	Name string
 }
 
+// A Move is a reference of another machine that a push wants elsewhere.
+type Move struct{ Reference, Was, Is string }
+
 // A Session is one user of the way out.
 type Session struct {
 	// ID stands in every verdict.
@@ -175,6 +182,10 @@ type Session struct {
 	// Ended, if set, gets the verdict of a tunnel once more when it has ended,
 	// with its bytes and the address that was reached.
 	Ended func(Verdict)
+	// Forward, if set, proves for each move of a reference that what it has led
+	// to is an ancestor of what it is to lead to; an error is one sentence. nil
+	// proves nothing.
+	Forward func(context.Context, []Move) []error
 	// WhoAsked names the program behind a connection, asked at most once for
 	// each new one and before anything is answered: it must be quick. nil means
 	// nobody knows.

@@ -29,6 +29,7 @@ type serving struct {
 	forward *httputil.ReverseProxy
 	names   *budget
 	open    chan struct{} // one per connection
+	pushes  *pushes
 
 	// work counts connections and the requests on them.
 	work sync.WaitGroup
@@ -49,6 +50,7 @@ func newServing(ctx context.Context, p *Proxy, s Session) *serving {
 		queue:      &queue{conns: make(chan net.Conn), done: make(chan struct{})},
 		names:      newBudget(p.limits.maxAskNew),
 		open:       make(chan struct{}, p.limits.maxOpen),
+		pushes:     newPushes(),
 		conns:      map[net.Conn]struct{}{},
 		transports: map[string]*http.Transport{},
 	}

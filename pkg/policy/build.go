@@ -67,6 +67,8 @@ func buildRule(n *node) Rule {
 			r.Methods = v.strings()
 		case "paths":
 			r.Paths = v.strings()
+		case "push":
+			r.Push = v.strings()
 		case "protocol":
 			r.Protocol = v.text
 		case "addresses":

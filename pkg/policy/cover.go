@@ -25,7 +25,7 @@ func covers(outer, inner *rule) bool {
 	if inner.raw && !outer.raw && !outer.deny || !rangesCover(outer, inner) && !outer.deny {
 		return false
 	}
-	return subset(inner.methods, outer.methods) && pathsCover(outer.paths, inner.paths)
+	return subset(inner.methods, outer.methods) && pathsCover(outer.paths, inner.paths) && pathsCover(outer.push, inner.push)
 }
 
 // coversHost reports whether some pattern of the rule covers h. Rules with many

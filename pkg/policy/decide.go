@@ -14,6 +14,11 @@ type Request struct {
 	// that is also sent on (see [NormalPath]), without query. Both are empty
 	// where only host and port are known: at CONNECT.
 	Method, Path string
+	// Ref is the full name of a reference that a push to Path changes, and
+	// Change what it does to it. Both are empty where that is not known yet,
+	// and for what is no push: see [Decision.Push].
+	Ref    string
+	Change Change
 }
 
 // A Decision answers a Request. The zero value is a denial.
@@ -22,6 +27,10 @@ type Decision struct {
 	// Inspect says that the proxy must end TLS and ask again with method and
 	// path: some layer's matching rule limits them.
 	Inspect bool `json:"inspect,omitempty"`
+	// Push says that the request is a push by git which some layer limits by
+	// reference: it may pass where the same request is allowed with each
+	// reference that it changes.
+	Push bool `json:"push,omitempty"`
 	// Raw says that the rule has "protocol": "tcp": any bytes may pass. Where
 	// it is false a tunnel must open with a ClientHello for Host.
 	Raw bool `json:"raw,omitempty"`

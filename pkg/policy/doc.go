@@ -36,6 +36,14 @@
 // Entries of "deny" are also held against what a server would read that
 // decodes every escape and drops path parameters.
 //
+// # Pushes
+//
+// "push" limits a rule's pushes by git to references, in full; stars mean what
+// they do in paths. Allowed are references that are not there yet, and those
+// outside refs/tags/ that move forward, which somebody else has to prove. Of the
+// hosts and ports that a rule with "push" names, no other rule of its layer
+// allows pushes.
+//
 // # Layers
 //
 // A request is allowed if and only if every layer with a "network" key allows

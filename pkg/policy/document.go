@@ -64,9 +64,11 @@ type Rule struct {
 	// one label before x), "**.x.example" (one or more), or an address.
 	Hosts []string `json:"hosts,omitzero"`
 	// Ports is empty for 443 and 80; in "deny" for every port.
-	Ports    []uint16 `json:"ports,omitzero"`
-	Methods  []string `json:"methods,omitzero"`
-	Paths    []string `json:"paths,omitzero"`
+	Ports   []uint16 `json:"ports,omitzero"`
+	Methods []string `json:"methods,omitzero"`
+	Paths   []string `json:"paths,omitzero"`
+	// Push are patterns of references, in full, to which git may push.
+	Push     []string `json:"push,omitzero"`
 	Protocol string   `json:"protocol,omitzero"`
 	// Addresses are ranges beyond public addresses that the hosts may resolve
 	// to; the node's own setting must open them as well.

@@ -19,6 +19,8 @@ type LayerAnswer struct {
 	Denied bool `json:"denied,omitempty"`
 	// Inspect says that this layer wants to see method and path first.
 	Inspect bool `json:"inspect,omitempty"`
+	// Push says that this layer wants to see the references of a push first.
+	Push bool `json:"push,omitempty"`
 	// Rule is the rule that allowed or denied or, where none did, the one that
 	// came closest; empty where none names the host.
 	Rule string `json:"rule,omitempty"`
@@ -55,7 +57,7 @@ func (l *layerIndex) answer(v *verdict) LayerAnswer {
 		a.Rule, a.Text, a.Source = r.label, r.describe(), r.source
 	}
 	if a.Allowed {
-		a.Inspect, a.Reason = v.inspect, v.allow.texts[v.nearBy]
+		a.Inspect, a.Push, a.Reason = v.inspect, v.push, v.allow.texts[v.nearBy]
 		return a
 	}
 	_, a.Reason = l.refusal(v)

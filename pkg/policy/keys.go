@@ -106,6 +106,8 @@ func ruleKeys() []key {
 		{name: "protocol", kind: kindString, values: []string{"tcp"}, about: "tcp: any bytes may pass, not only TLS and HTTP."},
 		{name: "addresses", kind: kindArray, min: 1, about: "Ranges beyond public addresses that the hosts may resolve to, if the node's settings open them too.",
 			item: &key{kind: kindString, check: checkRange}},
+		{name: "push", kind: kindArray, min: 1, about: "References to which git may push, in full: new ones and fast-forwards. No other rule of the layer then allows pushes to these hosts. The proxy ends TLS for them.",
+			item: &key{kind: kindString, pattern: `^refs/`, check: checkRefPattern}},
 	}
 }
 

@@ -79,11 +79,13 @@ type index struct {
 	exact, one, many map[string][]int32
 	addr             map[netip.Addr][]int32
 	public           []int32
+	pushes           bool // some rule limits pushes
 }
 
 func (x *index) add(r *rule) {
 	i := int32(len(x.rules))
 	x.rules = append(x.rules, r)
+	x.pushes = x.pushes || len(r.push) > 0
 	if x.exact == nil {
 		x.exact, x.one, x.many, x.addr = map[string][]int32{}, map[string][]int32{}, map[string][]int32{}, map[netip.Addr][]int32{}
 	}
@@ -147,7 +149,12 @@ const (
 	reasonUnseen
 	reasonMethod
 	reasonPath
+	reasonRef
+	reasonDelete
+	reasonTag
+	reasonRewrite
 	reasonInspect
+	reasonPush
 	reasonMatch
 	reasonCount
 )
@@ -165,6 +172,7 @@ type rule struct {
 	methods []string
 	paths   []pathPattern
 	lenient []pathPattern // of a deny rule: paths as asLenient sees them
+	push    []pathPattern // of references, where pushes are limited
 	raw     bool
 	ranges  []netip.Prefix
 	// texts are made when compiled, so that deciding makes none.
@@ -172,7 +180,7 @@ type rule struct {
 }
 
 // limited rules depend on what only a request shows.
-func (r *rule) limited() bool { return len(r.methods) > 0 || len(r.paths) > 0 }
+func (r *rule) limited() bool { return len(r.methods) > 0 || len(r.paths) > 0 || len(r.push) > 0 }
 
 var defaultPorts = []uint16{443, 80}
 
@@ -208,6 +216,12 @@ func newRule(from Rule, source Source, label string, deny bool) (*rule, *fault) 
 			r.lenient = append(r.lenient, pathPattern{plain, strings.Split(plain[1:], "/")})
 		}
 	}
+	for _, text := range from.Push {
+		if f := checkRefPattern(text); f != nil {
+			return nil, f
+		}
+		r.push = append(r.push, refPattern(text))
+	}
 	for _, p := range from.Addresses {
 		r.ranges = append(r.ranges, withoutMetadata(p)...)
 	}
@@ -238,6 +252,7 @@ func (r *rule) write() {
 		texts[i] = p.text
 	}
 	r.texts[reasonPath] = who + " allows other paths only: " + list(texts, "and")
+	r.writePush(who)
 }
 
 // title is "rule 3 of the repository", the label in quotes where a person chose it.
@@ -282,6 +297,8 @@ func (r *rule) fits(q *query) reason {
 		return reasonMethod
 	case len(r.paths) > 0 && !r.hasPath(q.path):
 		return reasonPath
+	case len(r.push) > 0 && q.push:
+		return r.fitsPush(q)
 	}
 	return reasonMatch
 }

@@ -108,6 +108,9 @@ func (l *linter) idle(i int, r lintRule, allow, deny []lintRule) {
 		}
 	}
 	for j, o := range allow {
+		if len(r.push) > 0 && len(o.push) == 0 {
+			continue // of pushes it is the only word
+		}
 		if i == j || o.path == r.path || !covers(o.rule, r.rule) || j > i && covers(r.rule, o.rule) {
 			continue
 		}
@@ -119,7 +122,7 @@ func (l *linter) idle(i int, r lintRule, allow, deny []lintRule) {
 		return
 	}
 	for j, o := range allow {
-		if i != j && o.path != r.path && r.limited() && !o.limited() && overlap(o.rule, r.rule) {
+		if i != j && o.path != r.path && r.limited() && len(r.push) == 0 && !o.limited() && overlap(o.rule, r.rule) {
 			l.warn(r.path, "take these hosts out of "+o.label, "the limits of %s have no effect where %s allows the same host and port without any: %s", r.label, o.label, shared(o.rule, r.rule))
 			return
 		}
@@ -157,6 +160,9 @@ func (l *linter) rule(path string, from Rule) {
 	}
 	if from.Protocol == "tcp" && len(from.Ports) == 0 {
 		l.warn(path+".protocol", `name the ports, as "ports": [5432]`, "raw tcp without ports means 443 and 80")
+	}
+	if len(from.Push) > 0 && len(from.Methods) > 0 && !slices.Contains(from.Methods, "POST") {
+		l.warn(path+".push", `add "POST", or take "methods" out`, "git pushes with POST, which this rule does not allow")
 	}
 	l.ports(path, from)
 	for i, m := range from.Methods {

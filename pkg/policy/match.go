@@ -13,11 +13,14 @@ type query struct {
 	port         uint16
 	tls          bool
 	method, path string
+	push         bool // path is one to which git pushes
+	ref          string
+	change       Change
 }
 
 // ask turns a request into a query, or says why it cannot be judged.
 func ask(req *Request) (q query, why string) {
-	q = query{host: req.Host, port: req.Port, tls: req.TLS, method: req.Method, path: req.Path}
+	q = query{host: req.Host, port: req.Port, tls: req.TLS, method: req.Method, path: req.Path, ref: req.Ref, change: req.Change}
 	var ok bool
 	q.addr, ok = isNormalHost(req.Host)
 	switch {
@@ -35,6 +38,10 @@ func ask(req *Request) (q query, why string) {
 		return q, "the path is missing or not in its normal form"
 	}
 	q.firstDot = strings.IndexByte(q.host, '.')
+	q.push = req.Method != "" && IsPush(req.Path)
+	if req.Ref != "" && (!q.push || checkRef(req.Ref) != nil) {
+		return q, "the reference is not in order, or the request is no push"
+	}
 	return q, ""
 }
 
@@ -44,6 +51,7 @@ type verdict struct {
 	unseen  bool  // deny forbids what cannot be seen here
 	allow   *rule
 	inspect bool // method and path must be seen first
+	push    bool // the references must be seen first
 	raw     bool
 	ranges  []netip.Prefix
 	near    *rule // that came closest, where none allows
@@ -82,18 +90,22 @@ func (l *layerIndex) forbids(q *query, v *verdict, lists [][]int32) {
 // allows, no other rule of the layer takes away.
 func (l *layerIndex) permits(q *query, v *verdict, lists [][]int32) {
 	best, bestAt := reasonNone, int32(0)
+	claimed := l.allow.claimed(q, lists)
 	var looked []netip.Prefix // opened by rules that must see the request first
 	for _, list := range lists {
 		for _, i := range list {
 			r := l.allow.rules[i]
 			fit := r.fits(q)
+			if claimed && len(r.push) == 0 {
+				fit = unclaimed(q, fit)
+			}
 			if fit > best || fit == best && i < bestAt {
 				best, bestAt, v.near = fit, i, r
 			}
 			switch fit {
 			case reasonInspect:
 				looked = union(looked, r.ranges)
-			case reasonMatch:
+			case reasonMatch, reasonPush:
 				v.raw = v.raw || r.raw
 				v.ranges = union(v.ranges, r.ranges)
 			}
@@ -103,9 +115,22 @@ func (l *layerIndex) permits(q *query, v *verdict, lists [][]int32) {
 	switch best {
 	case reasonInspect:
 		v.allow, v.inspect, v.ranges = v.near, true, looked
+	case reasonPush:
+		v.allow, v.push = v.near, true
 	case reasonMatch:
 		v.allow = v.near
+		// A push must be seen, whatever else on this host need not be.
+		v.inspect = v.inspect || claimed && q.method == ""
 	}
+}
+
+// unclaimed is what is left of a rule's fit on a host where others say what may
+// be pushed.
+func unclaimed(q *query, fit reason) reason {
+	if q.push || q.method == "" && !q.tls {
+		return reasonNone
+	}
+	return fit
 }
 
 // union shares memory where one of the two is empty, which is nearly always.
@@ -187,6 +212,7 @@ func (e *Effective) Decide(req Request) Decision {
 // is that of the lowest layer, which is the one that a person can change.
 func (d *Decision) join(v *verdict, first bool) {
 	d.Inspect = d.Inspect || v.inspect
+	d.Push = d.Push || v.push
 	d.Rule, d.Layer = v.allow.label, v.allow.source.Layer
 	d.Reason = v.allow.texts[v.nearBy]
 	if first {

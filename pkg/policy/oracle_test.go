@@ -11,7 +11,7 @@ import (
 // words of the documents, without index, preference or precomputed text.
 func TestDecideAgreesWithAPlainReading(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	var allowed, inspected, raw int
+	var allowed, inspected, raw, pushes int
 	for range 3000 {
 		layers := make([]Layer, 1+rnd.IntN(3))
 		for i := range layers {
@@ -24,7 +24,7 @@ func TestDecideAgreesWithAPlainReading(t *testing.T) {
 		for range 20 {
 			req := randomRequest(rnd)
 			got, want := e.Decide(req), plainly(layers, req)
-			if got.Allowed != want.Allowed || got.Inspect != want.Inspect || got.Raw != want.Raw {
+			if got.Allowed != want.Allowed || got.Inspect != want.Inspect || got.Push != want.Push || got.Raw != want.Raw {
 				t.Fatalf("%+v\n got %+v\nwant %+v\nby %+v", req, got, want, e.Show())
 			}
 			if got.Reason == "" || got.Allowed && got.Rule == "" {
@@ -39,10 +39,13 @@ func TestDecideAgreesWithAPlainReading(t *testing.T) {
 			if got.Raw {
 				raw++
 			}
+			if got.Push || got.Allowed && req.Ref != "" {
+				pushes++
+			}
 		}
 	}
-	if allowed < 2000 || inspected < 200 || raw < 100 {
-		t.Errorf("the requests were too dull: %d allowed, %d inspected, %d raw", allowed, inspected, raw)
+	if allowed < 2000 || inspected < 200 || raw < 100 || pushes < 100 {
+		t.Errorf("the requests were too dull: %d allowed, %d inspected, %d raw, %d pushes", allowed, inspected, raw, pushes)
 	}
 }
 
@@ -58,6 +61,9 @@ func randomDocument(rnd *rand.Rand) *Document {
 		r := randomRule(rnd)
 		if rnd.IntN(3) == 0 {
 			r.Protocol = "tcp"
+		}
+		if rnd.IntN(5) == 0 {
+			r.Push = []string{pick(rnd, "refs/heads/a", "refs/**", "refs/tags/*")}
 		}
 		d.Network.Rules = append(d.Network.Rules, r)
 	}
@@ -89,7 +95,10 @@ func randomRequest(rnd *rand.Rand) Request {
 		Port: pick[uint16](rnd, 80, 443, 5432), TLS: rnd.IntN(2) == 0,
 	}
 	if rnd.IntN(2) == 0 {
-		req.Method, req.Path = pick(rnd, "GET", "POST", "PUT"), pick(rnd, "/a", "/b", "/a/b")
+		req.Method, req.Path = pick(rnd, "GET", "POST", "PUT"), pick(rnd, "/a", "/b", "/a/b", "/a/git-receive-pack")
+		if strings.HasSuffix(req.Path, "-pack") && rnd.IntN(3) > 0 {
+			req.Ref, req.Change = pick(rnd, "refs/heads/a", "refs/heads/b", "refs/tags/a"), pick(rnd, ChangeRewrite, ChangeCreate, ChangeForward, ChangeDelete)
+		}
 	}
 	return req
 }
@@ -113,14 +122,27 @@ func plainly(layers []Layer, req Request) (d Decision) {
 			d.Inspect = d.Inspect || matches
 		}
 		ok, needs, raw := false, true, false
+		claimed := slices.ContainsFunc(n.Rules, func(r Rule) bool {
+			named, _ := plainRule(Rule{Hosts: r.Hosts, Ports: r.Ports}, req, false)
+			return named && len(r.Push) > 0
+		})
+		pushing := strings.HasSuffix(req.Path, "/git-receive-pack")
 		for _, r := range n.Rules {
 			matches, unknown := plainRule(r, req, false)
+			if claimed && len(r.Push) == 0 {
+				unknown = unknown || req.Method == ""
+				matches = matches && !pushing
+			}
+			if pushing && len(r.Push) > 0 && req.Ref != "" {
+				matches = matches && plainPush(r, req)
+			}
 			if !matches || unknown && !req.TLS {
 				continue
 			}
 			ok, needs = true, needs && unknown
-			raw = raw || r.Protocol == "tcp" && len(r.Methods)+len(r.Paths) == 0
+			raw = raw || r.Protocol == "tcp" && len(r.Methods)+len(r.Paths)+len(r.Push) == 0
 		}
+		d.Push = d.Push || claimed && pushing && req.Ref == ""
 		if !ok {
 			return Decision{}
 		}
@@ -131,6 +153,17 @@ func plainly(layers []Layer, req Request) (d Decision) {
 	}
 	d.Allowed, d.Raw = true, d.Raw && !d.Inspect
 	return d
+}
+
+// plainPush is what a rule says of one reference.
+func plainPush(r Rule, req Request) bool {
+	switch r.Push[0] {
+	case "refs/heads/a":
+		return req.Ref == "refs/heads/a" && (req.Change == ChangeCreate || req.Change == ChangeForward)
+	case "refs/tags/*":
+		return req.Ref == "refs/tags/a" && req.Change == ChangeCreate
+	}
+	return req.Change == ChangeCreate || req.Change == ChangeForward && req.Ref != "refs/tags/a"
 }
 
 // plainRule also says whether the rule depends on what the request does not show.
@@ -155,7 +188,7 @@ func plainRule(r Rule, req Request, deny bool) (matches, unknown bool) {
 	if !host || !slices.Contains(ports, req.Port) {
 		return false, false
 	}
-	if len(r.Methods)+len(r.Paths) == 0 {
+	if len(r.Methods)+len(r.Paths)+len(r.Push) == 0 {
 		return true, false
 	}
 	if req.Method == "" {

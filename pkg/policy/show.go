@@ -51,6 +51,9 @@ func (r *rule) describe() string {
 		}
 		b.WriteString(", at " + strings.Join(texts, " "))
 	}
+	if len(r.push) > 0 {
+		b.WriteString(", git push to " + strings.Join(r.from.Push, " "))
+	}
 	if r.raw {
 		b.WriteString(", any bytes")
 	}
