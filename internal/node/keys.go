@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -28,9 +29,10 @@ type keys struct {
 }
 
 // giveKeys puts the keys that the policy names into the session's ring and
-// returns the variables that hold their stand-ins. A session does not start
-// with less than its policy asks for, but for what that calls optional.
-func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, err error) {
+// returns the variables that hold their stand-ins, and those that git may sign
+// in with. A session does not start with less than its policy asks for, but for
+// what that calls optional.
+func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, logins []plan.Login, err error) {
 	for _, name := range wanted(p.policy.Secrets) {
 		entry, value, err := l.findKey(ctx, name.of)
 		switch {
@@ -38,21 +40,24 @@ func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, err err
 			p.notices = append(p.notices, fmt.Sprintf("without the secret %s, which the policy calls optional: %v", name.of, err))
 			continue
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		}
 		standIn, err := l.keys.ring.Add(secrets.Secret{Name: name.of, Value: value, Binding: entry.Binding})
 		if err != nil {
-			return nil, fault.CannotRun("%w", err)
+			return nil, nil, fault.CannotRun("%w", err)
 		}
 		l.keys.mu.Lock()
 		l.keys.kept[name.of] = entry.Source
 		l.keys.mu.Unlock()
 		env = append(env, name.of+"="+standIn)
+		for _, host := range entry.Binding.Passwords() {
+			logins = append(logins, plan.Login{Host: host, Password: standIn})
+		}
 		if line := unreachable(p.policy, entry); line != "" {
 			p.notices = append(p.notices, line)
 		}
 	}
-	return env, nil
+	return env, logins, nil
 }
 
 type wantedKey struct {

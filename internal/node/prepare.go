@@ -205,7 +205,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	if p.authority, err = leafcert.New(string(l.id)); err != nil {
 		return fmt.Errorf("making the session's certificate authority: %w", err)
 	}
-	standIns, err := l.giveKeys(ctx, p)
+	standIns, logins, err := l.giveKeys(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	person.Home = home
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
-		Env: slices.Concat(l.req.Env, signIns, standIns), Author: plan.Author{Name: name, Email: email}, SessionCA: p.authority.CertificatePEM(),
+		Env: slices.Concat(l.req.Env, signIns, standIns), Author: plan.Author{Name: name, Email: email}, Logins: logins, SessionCA: p.authority.CertificatePEM(),
 		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(), Image: p.engine.Name() == string(capability.Docker),
 	})
 	if err != nil {

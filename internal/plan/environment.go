@@ -114,7 +114,6 @@ func trustBlock() []string {
 // file of the host.
 func (b *builder) gitBlock() []string {
 	r := b.in.Repository
-	type kv struct{ key, value string }
 	config := []kv{
 		{"core.excludesFile", ignoreFile},
 		// The monitor's socket would lie in the shared git directory.
@@ -125,6 +124,7 @@ func (b *builder) gitBlock() []string {
 		{"commit.gpgsign", "false"},
 		{"tag.gpgsign", "false"},
 	}
+	config = append(config, b.loginConfig()...)
 	if r.GitDir != "" {
 		for _, root := range b.repositoryRoots() {
 			config = append(config, kv{"safe.directory", root})

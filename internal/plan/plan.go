@@ -37,6 +37,8 @@ type Input struct {
 	Env []string
 	// Author is who commits inside, empty where git on the host has none.
 	Author Author
+	// Logins are what git may sign in with, the preferred first.
+	Logins []Login
 	// SessionCA is the session's certificate authority, PEM.
 	SessionCA []byte
 	// Limits are those of the effective policy and the settings.
@@ -57,6 +59,13 @@ type User struct {
 	Groups      []int
 	Home        string // as passwd spells it
 	Shell       string
+}
+
+// A Login is a password for git, which is a stand-in, and where it may go.
+type Login struct {
+	// Host is a pattern as in a policy, with a port where that is not 443.
+	Host     string
+	Password string
 }
 
 // Author is git's user.name and user.email.
@@ -111,6 +120,7 @@ func Make(in Input) (Plan, error) {
 	b.packages = b.clients()
 	b.certificates()
 	b.ignores(protect)
+	b.logins()
 	b.repository()
 	protect = b.hide(protect)
 	b.boundaries(protect)

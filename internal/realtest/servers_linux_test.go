@@ -150,6 +150,12 @@ func (d *diary) visited() []visit {
 // gitServer makes a bare repository with one commit and returns git's own
 // backend for it.
 func (r *rig) gitServer() http.Handler {
+	_, backend := r.gitRepositories("acme.git")
+	return backend
+}
+
+// gitRepositories makes several, below one root.
+func (r *rig) gitRepositories(names ...string) (root string, h http.Handler) {
 	r.t.Helper()
 	out, err := exec.Command("git", "--exec-path").Output()
 	r.must(err)
@@ -157,18 +163,22 @@ func (r *rig) gitServer() http.Handler {
 	if _, err := os.Stat(backend); err != nil {
 		kerneltest.Lacking(r.t, "git-http-backend", err.Error())
 	}
-	root := r.t.TempDir()
+	root = r.t.TempDir()
 	script := `set -e
 cd "$1"
+shift
 git init -q -b main work
 git -C work -c user.name=n -c user.email=n@n.example commit -q --allow-empty -m first
-git clone -q --bare work acme.git
-git -C acme.git config http.receivepack true
-git -C acme.git config gc.auto 0`
-	if said, err := exec.Command("sh", "-c", script, "sh", root).CombinedOutput(); err != nil {
+for name; do
+	git clone -q --bare work "$name"
+	git -C "$name" config http.receivepack true
+	git -C "$name" config receive.advertisePushOptions true
+	git -C "$name" config gc.auto 0
+done`
+	if said, err := exec.Command("sh", append([]string{"-c", script, "sh", root}, names...)...).CombinedOutput(); err != nil {
 		r.t.Fatalf("making a repository: %v\n%s", err, said)
 	}
-	return &cgi.Handler{
+	return root, &cgi.Handler{
 		Path: backend, Dir: root,
 		Env:    []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=n", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
 		Logger: log.New(io.Discard, "", 0), Stderr: io.Discard,

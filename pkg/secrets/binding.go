@@ -58,6 +58,19 @@ func (b Binding) Check() error {
 	return err
 }
 
+// Passwords are the hosts, as patterns with a port where that is not 443, to
+// which a key may go as the password of basic authentication, as git sends it.
+func (b Binding) Passwords() (hosts []string) {
+	c, err := b.compile()
+	if err != nil || !slices.Contains(c.headers["Authorization"], formBasic) {
+		return nil
+	}
+	for _, h := range c.hosts {
+		hosts = append(hosts, h.String())
+	}
+	return hosts
+}
+
 // bound is a binding, ready to be asked.
 type bound struct {
 	text    Binding

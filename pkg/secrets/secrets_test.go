@@ -327,3 +327,24 @@ func TestNilRing(t *testing.T) {
 		t.Error("a nil masker masks")
 	}
 }
+
+// TestPasswords: git sends a token as the password of Basic, so that only keys
+// which may go there are any use to it.
+func TestPasswords(t *testing.T) {
+	hosts := []string{"GitHub.com", "*.corp.example:8443"}
+	for _, tt := range []struct {
+		b    Binding
+		want string
+	}{
+		{Binding{Hosts: hosts}, "[github.com *.corp.example:8443]"},
+		{Binding{Hosts: hosts, Headers: []string{"Authorization: basic"}}, "[github.com *.corp.example:8443]"},
+		{Binding{Hosts: hosts, Headers: []string{"Authorization"}}, "[github.com *.corp.example:8443]"},
+		{Binding{Hosts: hosts, Headers: []string{"Authorization: bearer"}}, "[]"},
+		{Binding{Hosts: hosts, Headers: []string{"X-Api-Key"}}, "[]"},
+		{Binding{}, "[]"},
+	} {
+		if got := fmt.Sprint(tt.b.Passwords()); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.b, got, tt.want)
+		}
+	}
+}
