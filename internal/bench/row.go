@@ -35,7 +35,6 @@ func inTurn(ctx context.Context, runs int, ms []measure) ([]Row, error) {
 	took := make([][]time.Duration, len(ms))
 	for round := range runs + 1 {
 		for i, m := range ms {
-			rest(ctx)
 			d, err := m.once(ctx)
 			if err != nil {
 				return nil, &Error{What: m.name, Err: err}
@@ -51,19 +50,6 @@ func inTurn(ctx context.Context, runs int, ms []measure) ([]Row, error) {
 	}
 	compare(rows)
 	return rows, nil
-}
-
-// between is how long nothing is started before each sample. Of a sandbox that
-// has ended, whoever made it, the kernel still takes namespaces away when
-// nothing of it can be seen any more: for 10 to 20 ms both processors are busy
-// with it, and the next sample would pay for the one before.
-const between = 25 * time.Millisecond
-
-func rest(ctx context.Context) {
-	select {
-	case <-time.After(between):
-	case <-ctx.Done():
-	}
 }
 
 func rowOf(name, peer string, took []time.Duration) Row {
