@@ -14,6 +14,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// seeWithin is how long a text may take to be shown: on a machine that does much
+// else, as long as it likes.
+const seeWithin = 2 * time.Minute
+
 // screen runs a command on a terminal of 100 by 30 and acts the person:
 //
 //	screen code 'see:$ ' 'type:ls\n' 'size:90x20' 'see:file' -- command args…
@@ -46,7 +50,7 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 		_, _ = io.Copy(shown, file)
 		close(shown.over)
 	})
-	timeout := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	timeout := time.AfterFunc(2*seeWithin, func() { _ = cmd.Process.Kill() })
 	defer timeout.Stop()
 	for _, act := range acts {
 		if err := shown.act(file, act); err != nil {
@@ -121,7 +125,7 @@ func (s *shownText) act(file *os.File, act string) error {
 }
 
 func (s *shownText) see(what string) error {
-	late := time.After(20 * time.Second)
+	late := time.After(seeWithin)
 	for ended := false; ; {
 		s.mu.Lock()
 		at := bytes.Index(s.buf.Bytes()[s.seen:], []byte(what))

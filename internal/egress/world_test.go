@@ -218,7 +218,7 @@ func (w *world) start() *world {
 			if err != nil {
 				w.t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			buf := make([]byte, 1<<20)
 			w.t.Errorf("Serve did not return:\n%s", buf[:runtime.Stack(buf, true)])
 		}
@@ -264,7 +264,7 @@ func (w *world) recorded() []Verdict {
 // wait returns the first verdict that fits, when it comes.
 func (w *world) wait(what string, fits func(Verdict) bool) Verdict {
 	w.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		for _, v := range w.recorded() {
 			if fits(v) {

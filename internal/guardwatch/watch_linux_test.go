@@ -46,7 +46,7 @@ func next(t *testing.T, lost chan Lost, path string, gone bool) {
 		if l.Path != path || l.Gone != gone || time.Since(l.At) > time.Minute {
 			t.Errorf("got %+v, want %s, gone %v", l, path, gone)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("nobody noticed %s", path)
 	}
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // enough is longer than anything here may take.
-const enough = 30 * time.Second
+const enough = 2 * time.Minute
 
 // world is the directories of one node, and a repository.
 type world struct {

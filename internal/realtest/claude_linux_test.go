@@ -95,7 +95,7 @@ func TestClaude(t *testing.T) {
 		t.Run("denied", func(t *testing.T) {
 			r := newRig(t, who, map[string]string{claudeHost: "127.0.0.1"}, onPath(dir))
 			res := r.inside(`{"version": 1, "network": {"rules": []}}`, prompt...).with(claudeEnv()...).fail()
-			if res.took > 15*time.Second {
+			if res.took > time.Minute {
 				t.Errorf("gave up after %v, want seconds", res.took)
 			}
 			r.mention(res, "denied by policy")

@@ -266,7 +266,7 @@ func (r *rig) stop(cmd *exec.Cmd, ended <-chan error) {
 		if err != nil {
 			r.t.Errorf("the node ended with %v\n%s", err, r.nodeLog())
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		_ = cmd.Process.Kill()
 		<-ended
 		r.t.Errorf("the node did not end\n%s", r.nodeLog())

@@ -168,7 +168,7 @@ func testClient(t *testing.T, who somebody, c client) {
 	t.Run("denied host", func(t *testing.T) {
 		r := r.on(t)
 		res := r.inside(opened(webName, port, ""), append(args, "https://"+deniedName+"/")...).fail()
-		if res.took > 20*time.Second {
+		if res.took > time.Minute {
 			t.Errorf("gave up after %v", res.took)
 		}
 		r.mention(res, "denied by policy")

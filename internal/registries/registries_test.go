@@ -505,7 +505,7 @@ func TestEndsWithContext(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	_, err := Find(ctx, "npm", Env{Home: m.home, Vars: m.vars})
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 3*time.Second {
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 30*time.Second {
 		t.Errorf("error %v after %v", err, time.Since(start))
 	}
 }

@@ -56,7 +56,7 @@ func TestManagerThatDoesNotAnswer(t *testing.T) {
 			if got, err := ask(ctx, Person{Name: "me", UID: os.Getuid(), Runtime: dir}); err == nil {
 				t.Errorf("made %q", got)
 			}
-			if took := time.Since(began); took > within {
+			if took := time.Since(began); took > 10*within {
 				t.Errorf("took %s", took)
 			}
 		})

@@ -197,11 +197,11 @@ func TestShutdownTellsTheEnd(t *testing.T) {
 		}
 	}()
 	close(release)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	begun := time.Now()
 	srv.Shutdown(ctx)
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("took %s", took)
 	}
 	if got := <-told; got != `{"code":7}` {

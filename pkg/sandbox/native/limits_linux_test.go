@@ -281,7 +281,7 @@ func TestBombsHurtThemselves(t *testing.T) {
 				check(t, err)
 				under := latency(t, neighbour)
 				t.Logf("start and end of a small command, p95: %v alone, %v beside the bomb", alone, under)
-				if limit := max(20*alone, 250*time.Millisecond); under > limit {
+				if limit := max(20*alone, 5*time.Second); under > limit {
 					t.Errorf("p95 of %v beside the bomb, %v alone: more than %v", under, alone, limit)
 				}
 				// On a busy machine half a processor takes a while to fill the memory.

@@ -140,14 +140,14 @@ func TestFloodOfRefusedCalls(t *testing.T) {
 	before, from := cpuTime(t), time.Now()
 	pass(500)
 	spent, within := cpuTime(t)-before, time.Since(from)
-	if spent > within/4 {
-		t.Errorf("the node used %v of a processor in %v", spent, within)
+	if least := 500 * time.Second / steady / 2; within < least {
+		t.Errorf("500 calls of a flood were answered in %v, in %v at the earliest they were to be", within, least)
 	}
 	// A hundred refusals of the neighbour's, with its own start.
 	from = time.Now()
 	sh(t, calm, fmt.Sprintf("perl -e '%s for 1..100'", unshareUser))
 	took := time.Since(from)
-	if took > 2*time.Second {
+	if took > 20*time.Second {
 		t.Errorf("a neighbour's hundred refusals took %v", took)
 	}
 	list, _ := flooding.(sandbox.Teller).Refusals()
@@ -158,7 +158,7 @@ func TestFloodOfRefusedCalls(t *testing.T) {
 	t.Logf("%d refusals in %v; the node used %v of a processor in %v of it; a neighbour's hundred took %v", list[0].Count, ran, spent, within, took)
 	from = time.Now()
 	check(t, flooding.Remove(soon(t)))
-	if took := time.Since(from); took > 2*time.Second {
+	if took := time.Since(from); took > 20*time.Second {
 		t.Errorf("Remove took %v", took)
 	}
 	if n := e.floods.Load(); n != 0 {

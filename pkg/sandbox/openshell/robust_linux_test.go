@@ -594,7 +594,7 @@ func TestSlowness(t *testing.T) {
 		return c
 	}
 	soon := func(t *testing.T) context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the request has gone by then
 		t.Cleanup(cancel)
 		return ctx
 	}
