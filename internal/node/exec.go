@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
@@ -95,15 +94,8 @@ func (l *life) another(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Com
 // client's signals and sizes reach it. What is left of it when its client has
 // gone and some time has passed is killed.
 func (l *life) accompany(ctx context.Context, box sandbox.Sandbox, proc sandbox.Process, s console.Stream) (sandbox.Exit, error) {
-	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	waited := make(chan ended, 1)
-	var waiter sync.WaitGroup
-	waiter.Go(func() {
-		exit, err := bounded(waiting, l.n.o.Times.Patience, func() (sandbox.Exit, error) { return proc.Wait(waiting) }, nil)
-		waited <- ended{exit, err}
-	})
-	defer waiter.Wait()
-	defer cancel()
+	waited, letGo := l.await(ctx, proc)
+	defer letGo()
 	done, gone := ctx.Done(), box.Done()
 	var grace, patience <-chan time.Time
 	for {

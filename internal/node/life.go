@@ -348,15 +348,8 @@ func execFailed(err error, tool, engine string) error {
 // A session that is to end early gets SIGHUP or SIGTERM and some grace; what
 // is still there after that ends with the sandbox.
 func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Process) (sandbox.Exit, error) {
-	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	waited := make(chan ended, 1)
-	var waiter sync.WaitGroup
-	waiter.Go(func() {
-		exit, err := bounded(waiting, l.n.o.Times.Patience, func() (sandbox.Exit, error) { return proc.Wait(waiting) }, nil)
-		waited <- ended{exit, err}
-	})
-	defer waiter.Wait()
-	defer cancel()
+	waited, letGo := l.await(ctx, proc)
+	defer letGo()
 	var grace <-chan time.Time
 	done := ctx.Done()
 	for {
@@ -385,9 +378,26 @@ func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Pro
 	}
 }
 
+// ended is how a command ended.
 type ended struct {
 	exit sandbox.Exit
 	err  error
+}
+
+// await waits for a command until it has ended or is let go, whatever has become
+// of ctx.
+func (l *life) await(ctx context.Context, proc sandbox.Process) (waited <-chan ended, letGo func()) {
+	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	end := make(chan ended, 1)
+	var waiter sync.WaitGroup
+	waiter.Go(func() {
+		exit, err := bounded(waiting, l.n.o.Times.Patience, func() (sandbox.Exit, error) { return proc.Wait(waiting) }, nil)
+		end <- ended{exit, err}
+	})
+	return end, func() {
+		cancel()
+		waiter.Wait()
+	}
 }
 
 // lastExit is the command's exit where it came just before its sandbox ended.

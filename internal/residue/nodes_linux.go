@@ -21,6 +21,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
 )
 
 // A node is one with what it says or has written down.
@@ -390,26 +391,22 @@ func listening() []string {
 	return slices.Sorted(maps.Keys(dirs))
 }
 
-// lockHolder is the process that has the lock of a file, 0 for none, by the
-// kernel's own list: to try the lock would keep a node from starting.
+// lockHolder is the process that has the lock of a node's file, 0 for none.
 func lockHolder(file string) (int, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
+	var holders []native.Holder
+	if err == nil {
+		holders, err = native.Holders(info)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("looking whether a node lives: %w", err)
 	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	list, err := os.ReadFile("/proc/locks")
-	if err != nil || !ok {
-		return 0, fmt.Errorf("looking whether a node lives: %w", err)
-	}
-	inode := ":" + strconv.FormatUint(s.Ino, 10)
-	for line := range strings.Lines(string(list)) {
-		f := strings.Fields(line) // 1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF
-		if len(f) > 5 && f[1] == "FLOCK" && f[3] == "WRITE" && strings.HasSuffix(f[5], inode) {
-			return strconv.Atoi(f[4])
+	for _, h := range holders {
+		if !h.Shared {
+			return h.PID, nil
 		}
 	}
 	return 0, nil

@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -187,24 +188,42 @@ func empty(dir string) bool {
 	return err == io.EOF
 }
 
-// inUse reports whether anybody has a lock on a file, by the kernel's own list:
-// see proc_locks(5). Its device numbers are those of the disk and not always
-// those of stat, so that only the inode's number is compared.
-func inUse(info os.FileInfo) (bool, error) {
+// A Holder is a process that has a lock on a file.
+type Holder struct {
+	PID    int
+	Shared bool // others may have it as well
+}
+
+// Holders are those who have a lock of flock(2) on a file, by the kernel's own
+// list, see proc_locks(5): to try the lock would keep others from it. The list's
+// device numbers are those of the disk and not always those of stat, so that
+// only the inode's number is compared.
+func Holders(info os.FileInfo) (out []Holder, err error) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return false, nil
+		return nil, fmt.Errorf("looking who has a lock on %s: %w", info.Name(), errors.ErrUnsupported)
 	}
 	list, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return false, fmt.Errorf("reading which placeholders are in use: %w", err)
+		return nil, fmt.Errorf("looking who has a lock on %s: %w", info.Name(), err)
 	}
 	inode := ":" + strconv.FormatUint(stat.Ino, 10)
 	for line := range strings.Lines(string(list)) {
-		f := strings.Fields(line)
-		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], inode) {
-			return true, nil
+		f := strings.Fields(line) // 1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF
+		if len(f) <= 5 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], inode) {
+			continue
 		}
+		pid, err := strconv.Atoi(f[4])
+		if err != nil {
+			return nil, fmt.Errorf("looking who has a lock on %s: %w", info.Name(), err)
+		}
+		out = append(out, Holder{PID: pid, Shared: f[3] != "WRITE"})
 	}
-	return false, nil
+	return out, nil
+}
+
+// inUse reports whether anybody has a lock on a file.
+func inUse(info os.FileInfo) (bool, error) {
+	holders, err := Holders(info)
+	return len(holders) > 0, err
 }

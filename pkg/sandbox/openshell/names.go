@@ -18,7 +18,7 @@ const (
 	LabelUser = "mojoup.user"
 	// LabelAttempt tells one request from any other of the same name. The
 	// client sets it.
-	LabelAttempt = "mojoup-attempt"
+	LabelAttempt = "mojoup.attempt"
 )
 
 // Name is what the sandbox of a session is called: the same at every call, so
