@@ -1,7 +1,7 @@
 package egress
 
 import (
-	"crypto/rand"
+	"crypto/tls"
 	"io"
 	"net"
 	"sync"
@@ -30,14 +30,11 @@ type link struct {
 	denied *pending
 	status int
 
-	// reader is what requests are read through, or nil with HTTP/2.
-	reader  *client
 	peer    net.Addr
 	who     sync.Once
 	whoName string
 
-	done     chan struct{} // closed when net/http has let go of the connection
-	hijacked atomic.Bool
+	done chan struct{} // with HTTP/2: closed when net/http has let go of the connection
 }
 
 // program asks once who opened the connection.
@@ -55,14 +52,15 @@ func (l *link) program() string {
 
 // inside returns the link of the requests in a tunnel to t.
 func (l *link) inside(t target, tls bool) *link {
-	in := &link{serving: l.serving, inner: t, tls: tls, peer: l.peer, done: make(chan struct{})}
+	in := &link{serving: l.serving, inner: t, tls: tls, peer: l.peer}
 	name := l.program()
 	in.who.Do(func() { in.whoName = name })
 	return in
 }
 
-// A client is a connection from inside, read through a [framer]: net/http
-// behind it sees only heads that were taken as a whole.
+// A client is a connection from inside, read through a [framer]: its requests
+// are found only as heads that were taken as a whole, and as bodies that end
+// where the framer says.
 type client struct {
 	net.Conn
 	link  *link
@@ -70,22 +68,16 @@ type client struct {
 
 	store   []byte
 	r, w    int // store[r:w] was read and not yet given on
-	ok      int // store[r:r+ok] may be
+	pass    int // store[r:r+pass] may be
 	refused atomic.Pointer[refusal]
-	err     error // of every later Read
+	// early says that the last answer was given before its request was read to
+	// its end.
+	early bool
+	watch watch
 }
-
-// refusedTarget is the target of the request that net/http gets to see in
-// place of one that was refused, so that the answer comes after those to the
-// requests before it. No client can know it.
-var refusedTarget = "/" + rand.Text()
 
 // newClient reads requests that reach us on l from conn.
-func newClient(conn net.Conn, l *link) *client {
-	c := &client{Conn: conn, link: l}
-	l.reader = c
-	return c
-}
+func newClient(conn net.Conn, l *link) *client { return &client{Conn: conn, link: l} }
 
 // buffered returns what was read and not given on.
 func (c *client) buffered() []byte { return c.store[c.r:c.w] }
@@ -93,7 +85,7 @@ func (c *client) buffered() []byte { return c.store[c.r:c.w] }
 // take empties the buffer.
 func (c *client) take() []byte {
 	b := c.buffered()
-	c.r, c.w, c.ok = 0, 0, 0
+	c.r, c.w, c.pass = 0, 0, 0
 	c.store = nil
 	return b
 }
@@ -119,97 +111,126 @@ func (c *client) fill() error {
 	return err
 }
 
-// Read gives net/http what may pass.
-func (c *client) Read(p []byte) (int, error) {
+// next waits for the head of the next request and takes it off the buffer. The
+// error is a [refusal] where what came is no request in order. The head lives
+// until the next one is asked for.
+func (c *client) next(wait time.Duration) (*head, error) {
+	if len(c.buffered()) == 0 || c.frame.heads == 0 {
+		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return nil, err
+		}
+		defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+	}
 	for {
-		if c.ok > 0 {
-			n := copy(p, c.store[c.r:c.r+c.ok])
-			c.r, c.ok = c.r+n, c.ok-n
-			return n, nil
+		n, why := c.frame.feed(c.buffered())
+		if why != nil {
+			c.refused.Store(why)
+			return nil, why
 		}
-		if c.err != nil {
-			return 0, c.err
+		if n > 0 {
+			c.r += n
+			return &c.frame.last, nil
 		}
-		if n := c.frame.passable(); n > 0 && c.r == c.w {
-			m, err := c.Conn.Read(p[:min(n, int64(len(p)))])
-			c.frame.passed(int64(m))
-			return m, err
-		}
-		if err := c.advance(); err != nil {
-			return 0, err
+		if err := c.fill(); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// advance lets more pass, reading if it must. It stops before the next head,
-// so that one request is given on at a time.
-func (c *client) advance() error {
-	for c.r+c.ok < c.w {
-		inHeadBefore := c.frame.part == inHead
-		n, why := c.frame.feed(c.store[c.r+c.ok : c.w])
-		if why != nil && c.ok > 0 {
-			break // what came before it is still good, and comes first
+// whole reports whether the request was read to its end.
+func (c *client) whole() bool { return c.frame.part == inHead && c.pass == 0 }
+
+// Read gives the body of the request, as it is framed, and what follows an
+// upgrade for as long as it lasts.
+func (c *client) Read(p []byte) (int, error) {
+	for {
+		switch {
+		case c.pass > 0:
+			n := copy(p, c.store[c.r:c.r+c.pass])
+			c.r, c.pass = c.r+n, c.pass-n
+			return n, nil
+		case c.whole():
+			return 0, io.EOF
+		case c.refused.Load() != nil:
+			return 0, c.refused.Load()
 		}
-		if why != nil {
-			return c.refuse(why, inHeadBefore)
+		if n := c.frame.passable(); n > 0 && c.r == c.w {
+			m, err := c.Conn.Read(p[:min(n, int64(len(p)))])
+			c.frame.passed(int64(m))
+			return m, cutShort(err)
 		}
-		c.ok += n
-		if n == 0 || c.frame.part == inHead || c.frame.part == inOther {
-			break
+		if err := c.advance(); err != nil {
+			return 0, cutShort(err)
 		}
 	}
-	if c.ok > 0 {
+}
+
+// cutShort is the error of a body that ends before its end.
+func cutShort(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// advance lets more of the body pass, reading if it must.
+func (c *client) advance() error {
+	n, why := c.frame.feed(c.buffered())
+	if why != nil {
+		return c.refuseBody(why)
+	}
+	if c.pass = n; n > 0 {
 		return nil
 	}
 	return c.fill()
 }
 
-// refuse stops reading. In a head it puts a request of our own in its place;
-// in a body it makes the request that it belongs to fail.
-func (c *client) refuse(why *refusal, inHead bool) error {
+// refuseBody stops reading a request that was well begun.
+func (c *client) refuseBody(why *refusal) *refusal {
 	stop := *why
-	stop.inBody = !inHead
+	stop.inBody = true
 	c.refused.Store(&stop)
-	if !inHead {
-		c.err = why
-		c.ok = 0
-		return why
-	}
-	c.err = io.EOF
-	c.store = []byte("GET " + refusedTarget + " HTTP/1.1\r\nHost: refused\r\n\r\n")
-	c.r, c.w, c.ok = 0, len(c.store), len(c.store)
-	return nil
+	return &stop
 }
 
-// first waits for the first request. It returns false if there is none, or
-// none in order; c.ok then says whether there is something to answer.
-func (c *client) first(wait time.Duration) (head, bool) {
-	if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
-		return head{}, false
-	}
-	for c.ok == 0 {
-		if err := c.advance(); err != nil {
-			return head{}, false
+// takeBody appends to out what has come of the body already, as it is framed.
+func (c *client) takeBody(out []byte) ([]byte, *refusal) {
+	for !c.whole() && c.frame.part != inOther && c.r < c.w {
+		n, why := c.frame.feed(c.buffered())
+		if why != nil {
+			return out, c.refuseBody(why)
 		}
+		if n == 0 {
+			break
+		}
+		out = append(out, c.store[c.r:c.r+n]...)
+		c.r += n
 	}
-	if err := c.SetReadDeadline(time.Time{}); err != nil {
-		return head{}, false
-	}
-	return c.frame.last, c.refused.Load() == nil
+	return out, nil
 }
 
-// CloseWrite lets net/http say that its last answer is complete.
+// CloseWrite ends one direction.
 func (c *client) CloseWrite() error { return closeWrite(c.Conn) }
 
-// Close lets a refused client read why: closing with its bytes unread would
-// send a reset, and the answer would be lost.
+// Close lets a client read the answer that came before its request had ended:
+// closing with its bytes unread would send a reset, and the answer would be
+// lost.
 func (c *client) Close() error {
-	if c.refused.Load() != nil && closeWrite(c.Conn) == nil {
+	if (c.early || c.refused.Load() != nil) && closeWrite(c.Conn) == nil {
 		if c.SetReadDeadline(time.Now().Add(c.link.serving.proxy.limits.linger)) == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(c.Conn, maxLinger))
 		}
 	}
 	return c.Conn.Close()
+}
+
+// abort closes so that a cut answer does not look whole: no end is said.
+func (c *client) abort() {
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		reset(t.NetConn())
+		return
+	}
+	reset(c.Conn)
 }
 
 func closeWrite(c net.Conn) error {
@@ -239,5 +260,10 @@ func (r *replay) Read(p []byte) (int, error) {
 // CloseWrite ends one direction.
 func (r *replay) CloseWrite() error { return closeWrite(r.Conn) }
 
-// skipHead forgets the head that was read, so that what follows it is next.
-func (c *client) skipHead() { c.r, c.ok = c.r+c.ok, 0 }
+// SetLinger is for a reset.
+func (r *replay) SetLinger(seconds int) error {
+	if l, ok := r.Conn.(interface{ SetLinger(int) error }); ok {
+		return l.SetLinger(seconds)
+	}
+	return nil
+}

@@ -76,10 +76,9 @@ func (s *serving) read(ctx context.Context, c *client, t target, d policy.Decisi
 			return
 		case first != recordHandshake:
 			v.settle()
-			l := c.link.inside(t, false)
-			in := newClient(c.Conn, l)
+			in := newClient(c.Conn, c.link.inside(t, false))
 			in.store, in.r, in.w = c.store, c.r, c.w
-			s.serveHTTP(in, l)
+			s.serveFrom(ctx, in)
 			return
 		case !d.Inspect:
 			s.tunnel(ctx, c, t, d, v, true)
@@ -158,9 +157,9 @@ func (s *serving) endTLS(ctx context.Context, c *client, l *link) error {
 		return fmt.Errorf("the program did not go on with TLS under the session's authority: %w", err)
 	}
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
-		s.serveHTTP(conn, l)
+		s.serveHTTP2(conn, l)
 	} else {
-		s.serveHTTP(newClient(conn, l), l)
+		s.serveFrom(ctx, newClient(conn, l))
 	}
 	return nil
 }

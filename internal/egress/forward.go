@@ -1,17 +1,15 @@
 package egress
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -40,8 +38,8 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// ServeHTTP answers every request that is read: plain ones to the proxy, and
-// those in a tunnel whose TLS is ended.
+// ServeHTTP answers requests that come over HTTP/2. Those of HTTP/1 are not
+// net/http's: see [http1].
 func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l, _ := r.Context().Value(linkKey{}).(*link)
 	if l == nil {
@@ -50,19 +48,17 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.work.Add(1)
 	defer s.work.Done()
-	defer func() {
-		if l.hijacked.Load() {
-			close(l.done)
-		}
-	}()
-	v := s.begin(l)
-	defer v.settle()
 	// Without this a denial would wait for the body that it is meant to spare.
 	_ = http.NewResponseController(w).EnableFullDuplex()
+	s.handle(w, r, l)
+}
+
+// handle answers every request that is read: plain ones to the proxy, and
+// those in a tunnel whose TLS is ended.
+func (s *serving) handle(w http.ResponseWriter, r *http.Request, l *link) {
+	v := s.begin(l)
+	defer v.settle()
 	switch {
-	case r.RequestURI == refusedTarget && refusalOf(l) != nil:
-		v.about("", 0, refusalOf(l).method, "")
-		s.refuse(w, v, refusalOf(l))
 	case len(r.Method) > maxMethod: // HTTP/2 comes past the framer
 		v.about(l.inner.host, l.inner.port, r.Method, "")
 		s.refuse(w, v, longMethod(r.Method))
@@ -98,13 +94,15 @@ func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
 	answer(w, l.status, denialText(verdict))
 }
 
+// isHealth reports whether a request is for the proxy itself.
 func isHealth(r *http.Request) bool {
-	host := r.Host
-	if r.URL.Host != "" {
-		host = r.URL.Host
+	host, path := r.Host, r.RequestURI
+	if after, ok := cutScheme(path); ok {
+		host = authorityOf(after)
+		path = after[len(host):]
 	}
 	host, _, _ = strings.Cut(host, ":")
-	return host == ownHost && r.URL.Path == healthPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+	return host == ownHost && path == healthPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 // pass judges a request and sends it on.
@@ -143,38 +141,15 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	}
 	names, err := s.swapBody(x, r)
 	if err != nil {
-		s.failed(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)), err)
+		s.failed(w, r, x, err, false)
 		return
 	}
 	v.decide(withKeys(d, append(names, x.swap.Names()...)))
-	if x.upgrade {
-		// What follows the head is no HTTP. If the host does not switch, the
-		// connection ends, so that it is never read as HTTP either.
-		w.Header().Set("Connection", "close")
-		w = whole{w}
+	if e, ok := w.(*http1); ok {
+		e.send(x, r)
+		return
 	}
 	s.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
-}
-
-// whole is a [http.ResponseWriter] whose connection, once taken over, still has
-// the bytes that net/http has read behind the head. The reverse proxy takes the
-// connection and forgets them.
-type whole struct{ http.ResponseWriter }
-
-// Unwrap is for [http.ResponseController].
-func (w whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Hijack implements [http.Hijacker].
-func (w whole) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, brw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	before, err := brw.Peek(brw.Reader.Buffered())
-	if err != nil {
-		return nil, nil, errors.Join(err, conn.Close())
-	}
-	return &replay{Conn: conn, before: bytes.Clone(before)}, brw, nil
 }
 
 // deny answers 403. A request with a body ends its connection: the body is
@@ -233,14 +208,6 @@ func (x *exchange) target(r *http.Request, l *link) (rest string, why *refusal) 
 	return after[len(authority):], why
 }
 
-// refusalOf returns why the connection of r is not read any further, or nil.
-func refusalOf(l *link) *refusal {
-	if l.reader == nil {
-		return nil
-	}
-	return l.reader.refused.Load()
-}
-
 // upgrading is [upgrades] for a request that net/http has read.
 func upgrading(r *http.Request) bool {
 	return r.ProtoMajor == 1 && r.ProtoMinor == 1 &&
@@ -256,7 +223,9 @@ func (s *serving) newForward() *httputil.ReverseProxy {
 		FlushInterval:  -1, // an event that waits is an event lost
 		BufferPool:     bufferPool{},
 		ModifyResponse: modifyResponse,
-		ErrorHandler:   s.failed,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			s.failed(w, r, exchangeOf(r.Context()), err, r.Context().Err() != nil)
+		},
 	}
 }
 
@@ -264,19 +233,31 @@ func (s *serving) newForward() *httputil.ReverseProxy {
 // Connection: they say who asks and for what.
 var endToEnd = []string{"Authorization", "Cookie", "Content-Type", "Content-Encoding", "X-Api-Key"}
 
+// authority is the name of the host as it stands in Host.
+func (x *exchange) authority() string {
+	if x.link.tls && x.to.port == portHTTPS || !x.link.tls && x.to.port == portHTTP {
+		return bracket(x.to.host)
+	}
+	return x.to.String()
+}
+
+// requestURI is what stands in the request line.
+func (x *exchange) requestURI() string {
+	if !x.asked {
+		return x.path
+	}
+	return x.path + "?" + x.swap.Query(x.query)
+}
+
 func rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In.Context())
 	in, out := pr.In, pr.Out
-	scheme, plainPort := "http", uint16(portHTTP)
+	scheme := "http"
 	if x.link.tls {
-		scheme, plainPort = "https", portHTTPS
+		scheme = "https"
 	}
-	out.Host = bracket(x.to.host)
-	if x.to.port != plainPort {
-		out.Host = x.to.String()
-	}
-	query := x.swap.Query(x.query)
-	out.URL = &url.URL{Scheme: scheme, Host: x.to.String(), RawQuery: query, ForceQuery: x.asked && x.query == ""}
+	out.Host = x.authority()
+	out.URL = &url.URL{Scheme: scheme, Host: x.to.String(), RawQuery: x.swap.Query(x.query), ForceQuery: x.asked && x.query == ""}
 	if x.path == "*" {
 		out.URL.Opaque = "*"
 	} else {
@@ -296,13 +277,8 @@ func rewrite(pr *httputil.ProxyRequest) {
 		}
 	}
 	out.Header.Del("Http2-Settings")
-	if !x.upgrade {
-		out.Header.Del("Upgrade")
-		out.Header.Del("Connection")
-	}
-	if in.ProtoMajor < 2 {
-		out.Header.Del("Te")
-	}
+	out.Header.Del("Upgrade")
+	out.Header.Del("Connection")
 	x.swap.Header(out.Header)
 	x.readable(out.Header)
 	x.listing.ask(out.Header)
@@ -328,23 +304,18 @@ func (s *serving) roundTrip(r *http.Request) (*http.Response, error) {
 			x.v.reached(a)
 		}
 	}}
-	h2 := r.ProtoMajor == 2
-	return s.transport(x.opened, h2).RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	return s.transport(x.opened).RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
 func modifyResponse(res *http.Response) error {
 	// The client would try to reach the alternative past this proxy.
 	res.Header.Del("Alt-Svc")
 	x := exchangeOf(res.Request.Context())
-	switched := res.StatusCode == http.StatusSwitchingProtocols
-	if x == nil || switched && !x.upgrade {
-		return errors.New("the host switched protocols without being asked")
+	if x == nil || res.StatusCode == http.StatusSwitchingProtocols {
+		return errSwitched
 	}
 	if _, ok := res.Header["Content-Type"]; !ok {
 		x.w.Header()["Content-Type"] = nil // or net/http would guess one
-	}
-	if switched {
-		x.w.Header().Del("Connection")
 	}
 	if err := x.listing.follow(res); err != nil {
 		return err
@@ -353,8 +324,7 @@ func modifyResponse(res *http.Response) error {
 }
 
 // failed answers what was allowed and could not be done.
-func (s *serving) failed(w http.ResponseWriter, r *http.Request, err error) {
-	x := exchangeOf(r.Context())
+func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, err error, gone bool) {
 	if x == nil {
 		answer(w, http.StatusInternalServerError, "BUG: a request without a verdict\n")
 		return
@@ -364,22 +334,38 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	w.Header().Set("Connection", "close")
-	if why := refusalOf(x.link); why != nil && why.inBody {
-		body := s.begin(x.link)
-		body.about(x.to.host, x.to.port, r.Method, x.path)
-		s.refuse(w, body, why)
-		return
+	if e, ok := w.(*http1); ok {
+		if why := e.c.refused.Load(); why != nil {
+			body := s.begin(x.link)
+			body.about(x.to.host, x.to.port, r.Method, x.path)
+			s.refuse(w, body, why)
+			return
+		}
 	}
 	sentence := unreachable(x.to.host, err)
-	if r.Context().Err() == nil { // else it is the client that left
+	if !gone {
 		s.log.Info("reaching a host", "host", x.to.host, "port", x.to.port, "error", err)
 		x.v.fail(sentence)
 	}
 	answer(w, http.StatusBadGateway, "mojoup-node: "+sentence+"\n")
 }
 
+// copyBuffers are borrowed for as long as there is something to carry: who
+// waits holds none.
+var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
+
+// borrow returns an empty buffer that may grow.
+func borrow() []byte { return copyBuffers.Get().(*[copyBuffer]byte)[:0] }
+
+// give takes a buffer back, unless it has grown.
+func give(b []byte) {
+	if cap(b) == copyBuffer {
+		copyBuffers.Put((*[copyBuffer]byte)(b[:copyBuffer]))
+	}
+}
+
 type bufferPool struct{}
 
-func (bufferPool) Get() []byte { return copyBuffers.Get().(*[64 << 10]byte)[:] }
+func (bufferPool) Get() []byte { return borrow()[:copyBuffer] }
 
-func (bufferPool) Put(b []byte) { copyBuffers.Put((*[64 << 10]byte)(b)) }
+func (bufferPool) Put(b []byte) { give(b) }

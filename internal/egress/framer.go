@@ -24,17 +24,24 @@ const (
 	crlf         = "\r\n"
 )
 
+var (
+	errHeadTooLarge   = tooLarge("the request head is longer than 64 KiB")
+	errChunkLine      = malformed("a chunk's size line is too long")
+	errTrailerTooLong = malformed("a trailer is longer than 64 KiB")
+)
+
 // A framer follows a stream of HTTP/1 requests and says how much of it may be
 // read on. It lets a head pass only as a whole and only if [parseHead] takes
-// it, and it knows by itself where each body ends, so that net/http behind it
-// never finds a request that was not looked at.
+// it, and it knows where each body ends, so that no server behind it finds a
+// request that was not looked at.
 type framer struct {
 	part    part
 	left    int64 // bytes left of a body or chunk
 	trailer int   // bytes of trailers so far
 	scanned int   // bytes of an unfinished head or line already looked at
-	last    head  // the head that passed last
-	heads   int   // how many did
+	last    head  // the head that passed last; its fields lie in room
+	room    []field
+	heads   int // how many did
 }
 
 // passable returns how many bytes may pass without being looked at.
@@ -86,18 +93,18 @@ func (f *framer) feed(data []byte) (int, *refusal) {
 }
 
 func (f *framer) head(data []byte) (int, *refusal) {
-	end, why := f.end(data, crlf+crlf, maxHeadBytes, tooLarge("the request head is longer than 64 KiB"))
+	end, why := f.end(data, crlf+crlf, maxHeadBytes, errHeadTooLarge)
 	if why != nil || end == 0 {
 		return 0, why
 	}
-	h, why := parseHead(data[:end])
+	h, why := parseHead(data[:end], f.room)
 	if why != nil {
 		return 0, why
 	}
 	if h.method == "CONNECT" && f.heads > 0 {
 		return 0, malformed("CONNECT is not the first request of its connection")
 	}
-	f.last = h
+	f.last, f.room = h, h.fields
 	f.heads++
 	switch {
 	case h.method == "CONNECT" || h.upgrade:
@@ -134,7 +141,7 @@ func (f *framer) end(data []byte, mark string, limit int, over *refusal) (int, *
 }
 
 func (f *framer) chunkSize(data []byte) (int, *refusal) {
-	end, why := f.end(data, crlf, maxChunkLine, malformed("a chunk's size line is too long"))
+	end, why := f.end(data, crlf, maxChunkLine, errChunkLine)
 	if why != nil || end == 0 {
 		return 0, why
 	}
@@ -168,7 +175,7 @@ func (f *framer) chunkEnd(data []byte) (int, *refusal) {
 }
 
 func (f *framer) trailerLine(data []byte) (int, *refusal) {
-	end, why := f.end(data, crlf, maxHeadBytes, malformed("a trailer is longer than 64 KiB"))
+	end, why := f.end(data, crlf, maxHeadBytes, errTrailerTooLong)
 	if why != nil || end == 0 {
 		return 0, why
 	}
@@ -179,12 +186,12 @@ func (f *framer) trailerLine(data []byte) (int, *refusal) {
 		f.part = inHead
 		return end, nil
 	}
-	name, _, why := field(data[:end-2])
+	one, why := parseField(string(data[:end-2]))
 	if why != nil {
 		return 0, why
 	}
-	switch name {
-	case "content-length", "transfer-encoding", "trailer", "host":
+	switch one.key {
+	case "Content-Length", "Transfer-Encoding", "Trailer", "Host":
 		return 0, malformed("a trailer speaks about framing or routing")
 	}
 	return end, nil

@@ -1,9 +1,9 @@
 package egress
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
@@ -39,57 +39,64 @@ func tooLarge(reason string) *refusal {
 	return &refusal{status: http.StatusRequestHeaderFieldsTooLarge, reason: reason}
 }
 
-// A head is a request line with its fields, as far as they decide where the
+// A head is a request line with its fields, and what they say about where the
 // request goes and where it ends.
 type head struct {
 	method, target string
-	minor          byte // '0' or '1': the digit after HTTP/1.
+	minor          byte    // '0' or '1': the digit after HTTP/1.
+	fields         []field // as they were sent, in their order
 	host           string
 	hosts          int
 	length         int64 // of the body; -1 if chunked
 	upgrade        bool
+	close          bool // the client wants no other answer on its connection
 }
 
-// fields collects what several fields of one head say together.
-type fields struct {
-	count, lengths, codings int
-	connection              []string
-	upgrade                 []string
+// A field is one line of a head. Its key is its name as net/http spells it.
+type field struct{ name, key, value string }
+
+// framing collects what several fields of one head say together.
+type framing struct {
+	lengths, codings int
+	connection       []string
+	upgrade          []string
 }
 
 // parseHead reads a whole request head, up to and with its empty line, more
 // strictly than net/http: whatever it takes, net/http reads the same way.
-// Every other reading that some server has is refused instead of repaired.
-func parseHead(data []byte) (head, *refusal) {
-	var h head
-	lines, ok := bytes.CutSuffix(data, []byte("\r\n\r\n"))
+// Every other reading that some server has is refused instead of repaired. The
+// fields are put into room.
+func parseHead(data []byte, room []field) (head, *refusal) {
+	h := head{fields: room[:0]}
+	lines, ok := strings.CutSuffix(string(data), "\r\n\r\n")
 	if !ok {
 		return head{}, malformed("the request head has no end")
 	}
-	line, rest, more := bytes.Cut(lines, []byte("\r\n"))
+	line, rest, more := strings.Cut(lines, "\r\n")
 	if why := h.requestLine(line); why != nil {
 		return head{}, why
 	}
-	var f fields
+	var f framing
 	for more {
-		line, rest, more = bytes.Cut(rest, []byte("\r\n"))
-		if f.count++; f.count > maxFields {
+		line, rest, more = strings.Cut(rest, "\r\n")
+		if len(h.fields) == maxFields {
 			return head{}, tooLarge("more than 100 header fields")
 		}
-		name, value, why := field(line)
+		one, why := parseField(line)
 		if why != nil {
 			return head{}, why
 		}
-		if why := h.note(&f, name, value); why != nil {
+		if why := h.note(&f, one); why != nil {
 			return head{}, why
 		}
+		h.fields = append(h.fields, one)
 	}
 	return h, h.finish(&f)
 }
 
-func (h *head) requestLine(line []byte) *refusal {
-	method, rest, ok := bytes.Cut(line, []byte(" "))
-	target, version, ok2 := bytes.Cut(rest, []byte(" "))
+func (h *head) requestLine(line string) *refusal {
+	method, rest, ok := strings.Cut(line, " ")
+	target, version, ok2 := strings.Cut(rest, " ")
 	if !ok || !ok2 || len(target) == 0 {
 		return malformed("the request line is not a method, a target and a version with one space between them")
 	}
@@ -97,12 +104,12 @@ func (h *head) requestLine(line []byte) *refusal {
 		return malformed("the method is not a token")
 	}
 	if len(method) > maxMethod {
-		return longMethod(string(method))
+		return longMethod(method)
 	}
-	if !visible(string(target)) {
+	if !visible(target) {
 		return malformed("the request target holds a byte that no target has")
 	}
-	switch string(version) {
+	switch version {
 	case "HTTP/1.1":
 		h.minor = '1'
 	case "HTTP/1.0":
@@ -110,7 +117,7 @@ func (h *head) requestLine(line []byte) *refusal {
 	default:
 		return malformed("the version is neither HTTP/1.1 nor HTTP/1.0")
 	}
-	h.method, h.target = string(method), string(target)
+	h.method, h.target = method, target
 	return nil
 }
 
@@ -125,58 +132,66 @@ func visible(s string) bool {
 	return true
 }
 
-// field reads one line of a head or of trailers.
-func field(line []byte) (name string, value []byte, why *refusal) {
+// parseField reads one line of a head or of trailers.
+func parseField(line string) (field, *refusal) {
 	if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
-		return "", nil, malformed("a header field is folded over lines")
+		return field{}, malformed("a header field is folded over lines")
 	}
-	raw, value, ok := bytes.Cut(line, []byte(":"))
-	if !ok || !isToken(raw) {
-		return "", nil, malformed("a header field's name is not a token followed by a colon")
+	name, value, ok := strings.Cut(line, ":")
+	if !ok || !isToken(name) {
+		return field{}, malformed("a header field's name is not a token followed by a colon")
 	}
-	value = bytes.Trim(value, " \t")
-	for _, c := range value {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return "", nil, malformed("a header field holds a control character")
+	value = strings.Trim(value, " \t")
+	if !isPlain(value) {
+		return field{}, malformed("a header field holds a control character")
+	}
+	return field{name, textproto.CanonicalMIMEHeaderKey(name), value}, nil
+}
+
+// isPlain reports whether s has no control character but tabs.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
 		}
 	}
-	return strings.ToLower(string(raw)), value, nil
+	return true
 }
 
 // note remembers the fields on which routing and framing depend.
-func (h *head) note(f *fields, name string, value []byte) *refusal {
-	switch name {
-	case "host":
+func (h *head) note(f *framing, one field) *refusal {
+	switch one.key {
+	case "Host":
 		if h.hosts++; h.hosts > 1 {
 			return malformed("more than one Host")
 		}
-		h.host = string(value)
-	case "content-length":
+		h.host = one.value
+	case "Content-Length":
 		if f.lengths++; f.lengths > 1 {
 			return malformed("more than one Content-Length")
 		}
-		n, ok := decimal(value)
+		n, ok := decimal(one.value)
 		if !ok {
 			return malformed("Content-Length is not a plain number")
 		}
 		h.length = n
-	case "transfer-encoding":
-		if f.codings++; f.codings > 1 || string(value) != "chunked" {
+	case "Transfer-Encoding":
+		if f.codings++; f.codings > 1 || one.value != "chunked" {
 			return malformed("Transfer-Encoding is not exactly chunked")
 		}
-	case "expect":
-		if !strings.EqualFold(string(value), "100-continue") {
+	case "Expect":
+		if !strings.EqualFold(one.value, "100-continue") {
 			return malformed("Expect is not 100-continue")
 		}
-	case "connection":
-		f.connection = append(f.connection, string(value))
-	case "upgrade":
-		f.upgrade = append(f.upgrade, string(value))
+	case "Connection":
+		f.connection = append(f.connection, one.value)
+	case "Upgrade":
+		f.upgrade = append(f.upgrade, one.value)
 	}
 	return nil
 }
 
-func (h *head) finish(f *fields) *refusal {
+func (h *head) finish(f *framing) *refusal {
 	switch {
 	case f.codings > 0 && f.lengths > 0:
 		return malformed("both Content-Length and Transfer-Encoding")
@@ -194,6 +209,7 @@ func (h *head) finish(f *fields) *refusal {
 		h.length = -1
 	}
 	h.upgrade = h.minor == '1' && upgrades(f.connection, f.upgrade, h.length != 0)
+	h.close = h.minor == '0' || hasToken(f.connection, "close")
 	return nil
 }
 
@@ -209,8 +225,10 @@ func (h *head) checkTarget() *refusal {
 	if h.method == http.MethodConnect {
 		return nil // it is no URL; whoever opens the tunnel reads it
 	}
-	if _, err := url.ParseRequestURI(h.target); err != nil {
-		return malformed("the request target is no URL")
+	if !isPath(h.target) {
+		if _, err := url.ParseRequestURI(h.target); err != nil {
+			return malformed("the request target is no URL")
+		}
 	}
 	after, ok := cutScheme(h.target)
 	if !ok || h.hosts == 0 {
@@ -221,6 +239,13 @@ func (h *head) checkTarget() *refusal {
 		return malformed("Host names another place than the target")
 	}
 	return why
+}
+
+// isPath reports whether a target is a path in which nothing is encoded. Such
+// a one is a URL: most are, and need not be parsed for it.
+func isPath(target string) bool {
+	path, _, _ := strings.Cut(target, "?")
+	return target[0] == '/' && strings.IndexByte(path, '%') < 0
 }
 
 // cutScheme takes http:// off an absolute target.
@@ -244,7 +269,7 @@ func authorityOf(afterScheme string) string {
 // Nor may a request with a body, because then nothing says clearly where the
 // other protocol begins.
 func upgrades(connection, upgrade []string, body bool) bool {
-	if body || len(upgrade) != 1 || !isToken([]byte(strings.ReplaceAll(upgrade[0], "/", ""))) {
+	if body || len(upgrade) != 1 || !isToken(strings.ReplaceAll(upgrade[0], "/", "")) {
 		return false
 	}
 	protocol, _, _ := strings.Cut(strings.ToLower(upgrade[0]), "/")
@@ -267,28 +292,28 @@ func hasToken(fields []string, word string) bool {
 }
 
 // decimal reads digits and nothing else: ParseInt would take a sign.
-func decimal(b []byte) (int64, bool) {
-	if len(b) == 0 || len(b) > 18 {
+func decimal(s string) (int64, bool) {
+	if len(s) == 0 || len(s) > 18 {
 		return 0, false
 	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
 			return 0, false
 		}
 	}
-	n, err := strconv.ParseInt(string(b), 10, 64)
+	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil
 }
 
-// isToken reports whether b is a token of RFC 9110, section 5.6.2.
-func isToken(b []byte) bool {
-	for _, c := range b {
-		switch {
-		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+// isToken reports whether s is a token of RFC 9110, section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '-':
+		case strings.IndexByte("!#$%&'*+.^_`|~", c) >= 0:
 		default:
 			return false
 		}
 	}
-	return len(b) > 0
+	return s != ""
 }

@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math"
@@ -15,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const proxied = "POST http://api.x.example/v1 HTTP/1.1\r\nHost: api.x.example\r\n"
@@ -152,6 +155,9 @@ func TestRefusalInABodyIsAnError(t *testing.T) {
 		io.WriteString(outside, proxied+"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n+1\r\nx\r\n0\r\n\r\n")
 	}()
 	c := newClient(inside, &link{})
+	if _, err := c.next(time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	all, err := io.ReadAll(c)
 	var why *refusal
 	if !errors.As(err, &why) || !strings.HasSuffix(string(all), "5\r\nhello\r\n") {
@@ -308,7 +314,7 @@ func asNetHTTP(t *testing.T, out []byte, heads int, whole bool) {
 		if end < 0 {
 			t.Fatal("a head without its end was let through")
 		}
-		h, why := parseHead(rest[:end+4])
+		h, why := parseHead(rest[:end+4], nil)
 		if why != nil {
 			t.Fatalf("head %d was let through and is refused: %v", i, why)
 		}
@@ -329,6 +335,10 @@ func asNetHTTP(t *testing.T, out []byte, heads int, whole bool) {
 		if upgrading(r) != h.upgrade {
 			t.Fatalf("upgrade: net/http's request %t, ours %t", upgrading(r), h.upgrade)
 		}
+		if r.Close && !h.close {
+			t.Fatal("net/http would close the connection, we not")
+		}
+		sameHeader(t, r, &h)
 		if h.method == "CONNECT" || h.upgrade {
 			return
 		}
@@ -340,5 +350,35 @@ func asNetHTTP(t *testing.T, out []byte, heads int, whole bool) {
 		if br.Buffered() == 0 && i < heads-1 {
 			t.Skip("longer than net/http's buffer: positions are not comparable")
 		}
+	}
+}
+
+// sameHeader compares the fields that the rest of the proxy sees, and those
+// that are sent on, with what net/http found.
+func sameHeader(t *testing.T, r *http.Request, h *head) {
+	t.Helper()
+	e := &http1{ctx: context.Background()}
+	ours := e.request(h).Header.Clone()
+	for _, key := range []string{"Transfer-Encoding", "Trailer"} {
+		if r.Header[key] == nil {
+			delete(ours, key) // net/http has them elsewhere
+		}
+	}
+	if h.close && !r.Close || r.Close {
+		r.Header.Del("Connection")
+		delete(ours, "Connection")
+	}
+	if diff := cmp.Diff(r.Header, ours); diff != "" {
+		t.Fatalf("net/http's header, and ours:\n%s", diff)
+	}
+	e.head = h
+	sent := http.Header{}
+	for i, f := range h.fields {
+		if v, ok := e.value(e.req.Header, i); ok {
+			sent[f.key] = append(sent[f.key], v)
+		}
+	}
+	if diff := cmp.Diff(e.req.Header, sent); diff != "" {
+		t.Fatalf("the header, and what would be sent on:\n%s", diff)
 	}
 }

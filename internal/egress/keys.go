@@ -80,12 +80,14 @@ func (s *serving) swapBody(x *exchange, r *http.Request) (names []string, err er
 	return names, nil
 }
 
+var identityOnly = []string{"identity"}
+
 // readable asks the host for an answer in which a key could be found.
 func (x *exchange) readable(h http.Header) {
 	if x.mask == nil {
 		return
 	}
-	h.Set("Accept-Encoding", "identity")
+	h["Accept-Encoding"] = identityOnly
 	if h.Get("Grpc-Accept-Encoding") != "" {
 		h.Set("Grpc-Accept-Encoding", "identity")
 	}
@@ -100,7 +102,7 @@ func (e *encodingError) Error() string {
 	return fmt.Sprintf("answered in the encoding %q, in which its key could not be masked, although it was asked for none.", printable(e.encoding, 40))
 }
 
-// masked makes an answer one in which no key stands.
+// masked makes an answer over HTTP/2 one in which no key stands.
 func (x *exchange) masked(res *http.Response) error {
 	if x.mask == nil {
 		return nil
@@ -109,31 +111,37 @@ func (x *exchange) masked(res *http.Response) error {
 		return err
 	}
 	x.mask.MaskHeader(res.Header)
-	if rw, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
-		res.Body = &maskedSocket{ReadWriteCloser: rw, frames: frames{mask: x.mask, from: rw}}
-		return nil
-	}
 	if res.Body != nil && res.Body != http.NoBody {
 		res.Body = &maskedBody{Closer: res.Body, from: x.mask.Reader(res.Body), mask: x.mask, res: res}
 	}
 	return nil
 }
 
-// decode undoes the one encoding that servers use unasked.
+// decode undoes what a server compressed unasked.
 func decode(res *http.Response) error {
-	encoding := strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Encoding")))
-	empty := res.Request.Method == http.MethodHead || res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified
-	switch {
-	case encoding == "" || encoding == "identity" || empty:
+	if bodiless(res.Request.Method, res.StatusCode) {
 		return nil
-	case encoding != "gzip" && encoding != "x-gzip":
-		return &encodingError{encoding}
 	}
-	res.Header.Del("Content-Encoding")
-	res.Header.Del("Content-Length")
-	res.ContentLength = -1
-	res.Body = &unzipped{Closer: res.Body, from: res.Body}
-	return nil
+	zipped, err := zippedOnly(res.Header.Get("Content-Encoding"))
+	if zipped {
+		res.Header.Del("Content-Encoding")
+		res.Header.Del("Content-Length")
+		res.ContentLength = -1
+		res.Body = &unzipped{Closer: res.Body, from: res.Body}
+	}
+	return err
+}
+
+// zippedOnly reports whether a body is in the one encoding that servers use
+// unasked, which is undone. In any other but none no key could be found.
+func zippedOnly(encoding string) (bool, error) {
+	switch strings.ToLower(strings.TrimSpace(encoding)) {
+	case "", "identity":
+		return false, nil
+	case "gzip", "x-gzip":
+		return true, nil
+	}
+	return false, &encodingError{encoding}
 }
 
 // unzipped begins to read when it is read: an answer's head must not wait for
@@ -167,22 +175,6 @@ func (b *maskedBody) Read(p []byte) (int, error) {
 		b.mask.MaskHeader(b.res.Trailer)
 	}
 	return n, err
-}
-
-// maskedSocket is a WebSocket whose incoming messages are masked.
-type maskedSocket struct {
-	io.ReadWriteCloser
-	frames frames
-}
-
-func (s *maskedSocket) Read(p []byte) (int, error) { return s.frames.Read(p) }
-
-// CloseWrite passes the end of one direction on.
-func (s *maskedSocket) CloseWrite() error {
-	if w, ok := s.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
-	}
-	return s.Close()
 }
 
 // frames reads a server's side of a WebSocket (RFC 6455, section 5.2) and

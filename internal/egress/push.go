@@ -193,13 +193,18 @@ func (l *listing) ask(h http.Header) {
 	}
 }
 
-// follow reads the answer as it passes.
-func (l *listing) follow(res *http.Response) error {
+// follows reports whether an answer is one that is read as it passes.
+func (l *listing) follows(status int, contentType string) bool {
 	if l == nil {
-		return nil
+		return false
 	}
 	l.to.learn(l.repository, notAsked)
-	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != gitpush.TypeAdvertisement {
+	return status == http.StatusOK && contentType == gitpush.TypeAdvertisement
+}
+
+// follow reads an answer over HTTP/2.
+func (l *listing) follow(res *http.Response) error {
+	if !l.follows(res.StatusCode, res.Header.Get("Content-Type")) {
 		return nil
 	}
 	if err := decode(res); err != nil {

@@ -24,7 +24,9 @@ type serving struct {
 	life    context.Context
 	log     *slog.Logger
 	tls     *tls.Config // towards programs inside
-	web     *http.Server
+	tlsOut  *tls.Config // towards servers, in HTTP/1.1
+	pool    *pool
+	web     *http.Server // of HTTP/2
 	queue   *queue
 	forward *httputil.ReverseProxy
 	names   *budget
@@ -54,7 +56,8 @@ func newServing(ctx context.Context, p *Proxy, s Session) *serving {
 		conns:      map[net.Conn]struct{}{},
 		transports: map[string]*http.Transport{},
 	}
-	ss.tls = ss.insideTLS()
+	ss.tls, ss.tlsOut, ss.pool = ss.insideTLS(), p.newOutsideTLS(), newPool()
+	ss.tlsOut.NextProtos = []string{"http/1.1"}
 	ss.forward = ss.newForward()
 	quiet := slog.NewLogLogger(ss.log.Handler(), slog.LevelDebug)
 	ss.web = &http.Server{
@@ -167,6 +170,7 @@ func (s *serving) closeAll() {
 	}
 	s.mu.Unlock()
 	s.queue.Close()
+	s.pool.close()
 	for _, c := range conns {
 		c.Close()
 	}
@@ -175,22 +179,21 @@ func (s *serving) closeAll() {
 // serve carries one connection from its first byte to its last.
 func (s *serving) serve(ctx context.Context, conn net.Conn) {
 	defer s.untrack(conn)
-	l := &link{serving: s, peer: conn.RemoteAddr(), done: make(chan struct{})}
-	c := newClient(conn, l)
-	h, ok := c.first(s.proxy.limits.head)
+	c := newClient(conn, &link{serving: s, peer: conn.RemoteAddr()})
+	h, err := c.next(s.proxy.limits.head)
 	switch {
-	case ok && h.method == http.MethodConnect:
-		c.skipHead()
-		s.connect(ctx, c, h)
-	case c.ok > 0:
-		s.serveHTTP(c, l)
+	case err == nil && h.method == http.MethodConnect:
+		s.connect(ctx, c, *h)
+	case err == nil || c.refused.Load() != nil:
+		s.serveHTTP1(ctx, c, h, err)
 	case len(c.buffered()) > 0 && ctx.Err() == nil:
-		s.begin(l).deny("the request head did not come to its end")
+		s.begin(c.link).deny("the request head did not come to its end")
 	}
 }
 
-// serveHTTP gives a connection to net/http and waits until it is over.
-func (s *serving) serveHTTP(conn net.Conn, l *link) {
+// serveHTTP2 gives a connection to net/http and waits until it is over.
+func (s *serving) serveHTTP2(conn *tls.Conn, l *link) {
+	l.done = make(chan struct{})
 	select {
 	case s.queue.conns <- conn:
 		<-l.done
@@ -198,8 +201,8 @@ func (s *serving) serveHTTP(conn net.Conn, l *link) {
 	}
 }
 
-// queue is the listener from which net/http takes connections that were
-// accepted, and looked at, by us.
+// queue is the listener from which net/http takes the connections that turned
+// out to speak HTTP/2.
 type queue struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -228,13 +231,10 @@ func withLink(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, linkKey{}, linkOf(c))
 }
 
-// linkOf finds what we know about a connection that net/http hands back. With
-// HTTP/2 it must be a plain *tls.Conn, so the link hangs below it.
+// linkOf finds what we know about a connection that net/http hands back. It
+// must be a plain *tls.Conn, so the link hangs below it.
 func linkOf(c net.Conn) *link {
-	switch c := c.(type) {
-	case *client:
-		return c.link
-	case *tls.Conn:
+	if c, ok := c.(*tls.Conn); ok {
 		if r, ok := c.NetConn().(*replay); ok {
 			return r.link
 		}
@@ -243,12 +243,8 @@ func linkOf(c net.Conn) *link {
 }
 
 func connState(c net.Conn, state http.ConnState) {
-	l := linkOf(c)
-	switch state {
-	case http.StateHijacked:
-		l.hijacked.Store(true) // its handler says when it is over
-	case http.StateClosed:
-		close(l.done)
+	if state == http.StateClosed {
+		close(linkOf(c).done)
 	}
 }
 

@@ -63,7 +63,7 @@ func parsePort(s string) (uint16, bool) {
 	if s == "" || s[0] == '0' || len(s) > 5 {
 		return 0, false
 	}
-	n, ok := decimal([]byte(s))
+	n, ok := decimal(s)
 	return uint16(n), ok && n <= 65535
 }
 

@@ -9,10 +9,6 @@ import (
 	"time"
 )
 
-// copyBuffers are borrowed for as long as there is something to carry: an idle
-// tunnel costs two goroutines and no buffer.
-var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
-
 // A tunnel carries bytes both ways without looking at them.
 type tunnel struct {
 	inside, outside net.Conn

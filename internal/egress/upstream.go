@@ -11,7 +11,9 @@ import (
 )
 
 const (
+	upstreamBuffer  = 16 << 10
 	idleUpstream    = 90 * time.Second
+	justUsed        = 5 * time.Millisecond // too short for a server to give up a connection
 	idlePerHost     = 16
 	handshakeOut    = 15 * time.Second
 	continueTimeout = 2 * time.Second
@@ -19,34 +21,27 @@ const (
 	sessionTickets  = 64
 )
 
-// transport returns the connections to servers for one kind of request.
-// They are kept apart by the ranges that the rule opens, so that a connection
-// to a private address is never used for a request whose rule does not open
-// it, and by protocol: HTTP/2 goes to servers only for clients that speak it.
-// No two sessions share one.
-func (s *serving) transport(opened []netip.Prefix, h2 bool) *http.Transport {
-	key := transportKey(opened, h2)
+// transport returns the connections to servers for requests that came over
+// HTTP/2, for one set of ranges that a rule opens: a connection to a private
+// address is never used for a request whose rule does not open it. No two
+// sessions share one.
+func (s *serving) transport(opened []netip.Prefix) *http.Transport {
+	key := rangesKey(opened)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.transports[key]
 	if t == nil {
-		t = s.newTransport(opened, h2)
+		t = s.newTransport(opened)
 		s.transports[key] = t
 	}
 	return t
 }
 
-func transportKey(opened []netip.Prefix, h2 bool) string {
-	if len(opened) == 0 && h2 {
-		return "h2"
-	}
+func rangesKey(opened []netip.Prefix) string {
 	if len(opened) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	if h2 {
-		b.WriteString("h2")
-	}
 	for _, p := range opened {
 		b.WriteByte(' ')
 		b.WriteString(p.String())
@@ -54,10 +49,20 @@ func transportKey(opened []netip.Prefix, h2 bool) string {
 	return b.String()
 }
 
-func (s *serving) newTransport(opened []netip.Prefix, h2 bool) *http.Transport {
+// newOutsideTLS is how we speak TLS with servers.
+func (p *Proxy) newOutsideTLS() *tls.Config {
+	return &tls.Config{
+		RootCAs:                     p.roots,
+		MinVersion:                  tls.VersionTLS12,
+		ClientSessionCache:          tls.NewLRUClientSessionCache(sessionTickets),
+		DynamicRecordSizingDisabled: true,
+	}
+}
+
+func (s *serving) newTransport(opened []netip.Prefix) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(h2)
+	protocols.SetHTTP2(true)
 	return &http.Transport{
 		Proxy: nil, // the node's own proxy variables are not the session's
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -74,12 +79,7 @@ func (s *serving) newTransport(opened []netip.Prefix, h2 bool) *http.Transport {
 			}
 			return s.dial(ctx, addrs, t.port, opened)
 		},
-		TLSClientConfig: &tls.Config{
-			RootCAs:                     s.proxy.roots,
-			MinVersion:                  tls.VersionTLS12,
-			ClientSessionCache:          tls.NewLRUClientSessionCache(sessionTickets),
-			DynamicRecordSizingDisabled: true,
-		},
+		TLSClientConfig:        s.proxy.newOutsideTLS(),
 		Protocols:              protocols,
 		TLSHandshakeTimeout:    handshakeOut,
 		ExpectContinueTimeout:  continueTimeout,

@@ -145,8 +145,8 @@ func (l *looker) header(name string, at int, value string) {
 
 // inHeader looks at text, which is value or what that encodes.
 func (l *looker) inHeader(name string, at int, value, text string) {
-	in := "the header " + name
 	l.ring.book.find(text, func(i *issued) bool {
+		in := "the header " + name
 		if h := l.mine(i, in); h != nil {
 			if swapped, ok := swapHeader(h.bound.headers[name], value, h.standIn, string(h.value.RevealForTheWire())); ok {
 				s := l.took(h.name)
