@@ -77,6 +77,20 @@ type Client struct {
 	dialled func(ctx context.Context) (net.Conn, error)
 	http    *http.Client
 	system  *Client // asked where no node is behind socket; nil: none is
+	most    int64   // bytes of an answer
+	values  int     // in an answer; 0: any number
+}
+
+// mostAnswered is how much of an answer is read.
+const mostAnswered = 64 << 20
+
+// Bounded returns the same client for a node that is not trusted: longer answers
+// than so many bytes count as none, nor does it decode ones of more values,
+// which would take many times their length.
+func (c *Client) Bounded(most int64, values int) *Client {
+	with := *c
+	with.most, with.values = most, values
+	return &with
 }
 
 // New returns a client of the node whose socket is at path. It connects only
@@ -107,7 +121,7 @@ func Dial(ctx context.Context, socket string) (net.Conn, error) {
 // Over returns a client whose connections come from dial; name stands for the
 // socket in messages.
 func Over(name string, dial func(ctx context.Context) (net.Conn, error)) *Client {
-	c := &Client{socket: name, dialled: dial}
+	c := &Client{socket: name, dialled: dial, most: mostAnswered}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
 		DisableKeepAlives: true,
@@ -234,7 +248,10 @@ func (c *Client) askOwn(ctx context.Context, method, path string, send, v any) e
 		return c.unanswered(err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, c.most+1))
+	if err == nil && (int64(len(answer)) > c.most || c.values > 0 && bytes.Count(answer, []byte{','}) >= c.values) {
+		err = errors.New("its answer is too long")
+	}
 	if err != nil {
 		return &NoAnswerError{Socket: c.socket, Err: err}
 	}

@@ -20,6 +20,7 @@ const takeWithin = 10 * time.Second
 // link is one end of the pair. Its methods may be called concurrently.
 type link struct {
 	conn *net.UnixConn
+	said *os.File   // what a deputy writes, nil on its side
 	mu   sync.Mutex // guards sends, so that a deadline is its own send's
 }
 
@@ -136,4 +137,10 @@ func received(rights []byte) (*os.File, error) {
 // deaf ends the reading, once what has arrived is read.
 func (l *link) deaf() { _ = l.conn.CloseRead() }
 
-func (l *link) close() { _ = l.conn.Close() }
+// close lets go of a deputy that has ended.
+func (l *link) close() {
+	_ = l.conn.Close()
+	if l.said != nil {
+		_ = l.said.SetReadDeadline(time.Now().Add(lastWords))
+	}
+}

@@ -52,7 +52,7 @@ func each(deputies []*deputy, ask func(d *deputy, c *client.Client) error) (unhe
 
 // shown are a person's sessions as root is shown them.
 func (d *deputy) shown(all []api.Session) []api.Session {
-	all = all[:min(len(all), mostShown)]
+	all = slices.Clone(all[:min(len(all), mostShown)]) // and nothing of the rest is kept
 	for i := range all {
 		all[i].User, all[i].UID = d.who.Name, d.who.UID
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,11 +87,26 @@ func falseDeputy() int {
 			_ = json.NewEncoder(w).Encode(api.Status{Sessions: []api.Session{{ID: "x", User: "root", UID: 0}}})
 			return
 		}
+		switch { // a megabyte of the first is hundreds of thousands of sessions
+		case does("many"):
+			_, _ = io.WriteString(w, `{"sessions": [{}`+strings.Repeat(",{}", 300_000)+"]}")
+			return
+		case does("long"):
+			_, _ = io.WriteString(w, `{"sessions": [{"id": "`+strings.Repeat("x", 9<<20)+`"}]}`)
+			return
+		}
 		fmt.Fprint(w, os.Getuid())
 	})}
 	go srv.Serve(d.Listener()) //nolint:errcheck // until the process ends
 	d.Ready()
 	switch {
+	case does("leaves somebody"):
+		sleep := exec.Command("sleep", "600")
+		sleep.Stdout = os.Stdout // whose other end is the broker's
+		if sleep.Start() == nil {
+			fmt.Println("left", sleep.Process.Pid)
+		}
+		return 0
 	case does("greedy"):
 		for i := range 5000 {
 			if d.link.send(message{Kind: kindEnter, ID: strconv.Itoa(i)}, nil) != nil {
@@ -128,6 +144,7 @@ type parish struct {
 	t      *testing.T
 	socket string
 	log    *bytes.Buffer
+	logged *locked
 	door   *admission.Door
 	ended  chan error
 }
@@ -144,6 +161,7 @@ func atWork(t *testing.T, change func(*Options), settings ...string) *parish {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &parish{t: t, socket: filepath.Join(dir, "run/s"), log: &bytes.Buffer{}, ended: make(chan error, 1)}
+	p.logged = &locked{w: p.log}
 	for _, d := range []string{dir, dir + "/run", dir + "/state"} {
 		_ = os.Mkdir(d, 0o711)
 		if err := os.Chmod(d, 0o711); err != nil {
@@ -168,7 +186,7 @@ func atWork(t *testing.T, change func(*Options), settings ...string) *parish {
 		Listener: ln, Socket: p.socket, State: dir + "/state", Runtime: dir + "/run", Settings: settings,
 		Door: p.door, Kind: "session", Allow: func() ([]string, error) { return []string{"*"}, nil },
 		Status: func() api.Status { return api.Status{Node: api.Node{Running: true, System: true}} },
-		Ready:  func() { close(ready) }, Logger: slog.New(slog.NewTextHandler(&locked{w: p.log}, nil)), Patient: 5 * time.Second,
+		Ready:  func() { close(ready) }, Logger: slog.New(slog.NewTextHandler(p.logged, nil)), Patient: 5 * time.Second,
 	}
 	if change != nil {
 		change(&o)
@@ -189,7 +207,7 @@ func atWork(t *testing.T, change func(*Options), settings ...string) *parish {
 		if n := p.door.Running("session"); n != 0 {
 			t.Errorf("%d slots are held by nobody", n)
 		}
-		if left, _ := filepath.Glob("/sys/fs/cgroup/*/mojoup.user-*." + strings.SplitN((&deputy{b: p.Broker}).groupName(), ".", 2)[1]); len(left) > 0 {
+		if left := groupsOf("*." + strings.SplitN((&deputy{b: p.Broker}).groupName(), ".", 2)[1]); len(left) > 0 {
 			t.Errorf("control groups are left: %v", left)
 		}
 	})
@@ -202,10 +220,23 @@ func atWork(t *testing.T, change func(*Options), settings ...string) *parish {
 	return p
 }
 
+// groupsOf are the control groups of deputies with such a name.
+func groupsOf(name string) []string {
+	left, _ := filepath.Glob("/sys/fs/cgroup/*/mojoup.user-" + name)
+	return left
+}
+
 // locked is a writer that may be shared.
 type locked struct {
 	mu sync.Mutex
 	w  io.Writer
+}
+
+// said is the broker's log so far.
+func (p *parish) said() string {
+	p.logged.mu.Lock()
+	defer p.logged.mu.Unlock()
+	return p.log.String()
 }
 
 func (l *locked) Write(p []byte) (int, error) {
@@ -261,7 +292,7 @@ func TestRetiringLosesNobody(t *testing.T) {
 // others are served, slots come back, and root is told the truth about whose it
 // is.
 func TestAHostileDeputyHarmsItselfOnly(t *testing.T) {
-	for _, how := range []string{"mute", "stuck", "greedy", "garbled", "sends files", "forward", "liar"} {
+	for _, how := range []string{"mute", "stuck", "greedy", "garbled", "sends files", "forward", "liar", "many", "long"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			p := atWork(t, func(o *Options) { o.Patient = time.Second }, how)
@@ -439,5 +470,67 @@ func TestDeadDeputyIsNotSpokenFor(t *testing.T) {
 	}
 	if m, _, err := r.next(); !errors.Is(err, io.EOF) {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestTooLongAnswersAreNone: root's part reads no more of a deputy's answer than
+// an honest one says, and decodes nothing that would grow.
+func TestTooLongAnswersAreNone(t *testing.T) {
+	for _, how := range []string{"many", "long"} {
+		p := atWork(t, nil, how)
+		p.as(ann)
+		s, err := overview{p.Broker}.Status(t.Context(), caller{}.Caller)
+		if err != nil || len(s.Sessions) > 0 || len(s.Unheard) != 1 || !strings.Contains(s.Unheard[0], "too long") {
+			t.Errorf("%s: %d sessions, unheard %q, %v", how, len(s.Sessions), s.Unheard, err)
+		}
+	}
+}
+
+// TestNothingIsKeptOfADeadDeputy: whoever holds a dead deputy's pipe open holds
+// no descriptor of the broker's.
+func TestNothingIsKeptOfADeadDeputy(t *testing.T) {
+	p := atWork(t, nil, "leaves somebody")
+	pipes := func() (n int) {
+		fds, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			if to, _ := os.Readlink(fd); strings.HasPrefix(to, "pipe:") {
+				n++
+			}
+		}
+		return n
+	}
+	before := pipes()
+	for range 3 {
+		hers := exec.Command("/proc/self/exe", "ask", p.socket)
+		hers.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ann, Gid: ann}}
+		_ = hers.Run() // who should answer ends as soon as it starts
+	}
+	left := regexp.MustCompile(`left (\d+)`)
+	t.Cleanup(func() {
+		for _, word := range left.FindAllStringSubmatch(p.said(), -1) {
+			if pid, err := strconv.Atoi(word[1]); err == nil {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		// Their group could not go before.
+		name := (&deputy{b: p.Broker, who: Person{UID: ann}}).groupName()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			g, err := p.groups.Delegate(name, ann, ann)
+			if err != nil || g == nil {
+				break
+			}
+			if g.Release(); len(groupsOf(name)) == 0 {
+				break
+			}
+		}
+	})
+	for end := time.Now().Add(time.Minute); pipes() > before || !left.MatchString(p.said()); {
+		if time.Now().After(end) {
+			t.Fatalf("%d pipes are open, %d before; log: %s", pipes(), before, p.said())
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }

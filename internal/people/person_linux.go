@@ -394,6 +394,13 @@ func (d *deputy) releaseAll() {
 	}
 }
 
+// What is read of a deputy's answer: a thousand sessions with all that is known
+// of each are a third of it.
+const (
+	longestAnswer = 8 << 20
+	mostValues    = 200_000
+)
+
 // client asks this deputy as root.
 func (d *deputy) client() *client.Client {
 	return client.Over("the deputy of "+d.who.Name, func(context.Context) (net.Conn, error) {
@@ -412,5 +419,5 @@ func (d *deputy) client() *client.Client {
 			return nil, err
 		}
 		return conn, nil
-	})
+	}).Bounded(longestAnswer, mostValues)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,9 +56,14 @@ func start(who Person, group *cgroup.Group, log *slog.Logger) (*exec.Cmd, *link,
 		_ = said.Close()
 		return nil, nil, fmt.Errorf("starting a deputy of %s: %w", who.Name, err)
 	}
+	l.said = said
 	go relay(said, log)
 	return cmd, l, nil
 }
+
+// lastWords is how long is waited for what a deputy has written before its end.
+// Somebody whom it started may keep the pipe open for ever.
+const lastWords = time.Second
 
 // bornIn starts cmd in a control group, and with a session keyring of its own:
 // root's would be inherited.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -83,8 +84,21 @@ func (g *Group) delegate(in place, dir string, uid, gid int, c Controller) error
 			}
 		}
 	}
+	g.bound(in, dir)
 	g.parts = append(g.parts, &part{place: in, group: dirs[len(dirs)-1], controllers: []Controller{c}})
 	return nil
+}
+
+// mostBelow is how many groups a person may make below theirs: the kernel has
+// 65,535 that count memory, for everybody together.
+const mostBelow = 4096
+
+// bound bounds how many groups its new owner may make below a delegated one. The
+// file stays root's. Version 1 has no such bound.
+func (g *Group) bound(in place, dir string) {
+	if in.unified {
+		_ = g.os.write(path.Join(dir, "cgroup.max.descendants"), strconv.Itoa(mostBelow))
+	}
 }
 
 // Release removes a delegated group. One in which something is left stays: the
