@@ -3,6 +3,7 @@ package secrets
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"io"
 	"net/http"
 	"net/url"
@@ -11,8 +12,8 @@ import (
 )
 
 // A Masker replaces keys in what comes in by their stand-ins: as they are,
-// percent-encoded, with slashes escaped as in JSON, and in base64 wherever in
-// the encoded text they stand. Each takes exactly the room of what it
+// percent-encoded, with slashes escaped as in JSON, in hexadecimal, and in base64
+// wherever in the encoded text they stand. Each takes exactly the room of what it
 // replaces. The methods of a nil Masker change nothing.
 //
 // It finds what a server says by mistake. A server that wants to tell a
@@ -68,6 +69,8 @@ func (m *Masker) add(key, mask []byte) {
 		func(s string) string { return lowerEscapes(url.QueryEscape(s)) },
 		func(s string) string { return lowerEscapes(url.PathEscape(s)) },
 		func(s string) string { return strings.ReplaceAll(s, "/", `\/`) },
+		func(s string) string { return hex.EncodeToString([]byte(s)) },
+		func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
 	} {
 		m.form([]byte(encode(string(key))), []byte(encode(string(mask))))
 	}

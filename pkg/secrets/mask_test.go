@@ -3,6 +3,7 @@ package secrets
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"io"
 	"net/http"
 	"net/url"
@@ -33,7 +34,7 @@ func sayings(key string) []string {
 			out = append(out, enc.EncodeToString([]byte("user"[:before]+key+"behind")), enc.EncodeToString([]byte("user"[:before]+key)))
 		}
 	}
-	return append(out, key, url.QueryEscape(key), lowerEscapes(url.QueryEscape(key)), url.PathEscape(key), strings.ReplaceAll(key, "/", `\/`))
+	return append(out, key, url.QueryEscape(key), lowerEscapes(url.QueryEscape(key)), url.PathEscape(key), strings.ReplaceAll(key, "/", `\/`), hex.EncodeToString([]byte(key)), strings.ToUpper(hex.EncodeToString([]byte(key))))
 }
 
 // leaks reports whether text, or what it decodes to, says the key.
@@ -45,6 +46,9 @@ func leaks(text, key string) bool {
 		return true
 	}
 	if plain, err := url.PathUnescape(text); err == nil && strings.Contains(plain, key) {
+		return true
+	}
+	if plain, err := hex.DecodeString(text); err == nil && strings.Contains(string(plain), key) {
 		return true
 	}
 	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding} {
