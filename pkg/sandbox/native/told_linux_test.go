@@ -140,9 +140,6 @@ func TestFloodOfRefusedCalls(t *testing.T) {
 	before, from := cpuTime(t), time.Now()
 	pass(500)
 	spent, within := cpuTime(t)-before, time.Since(from)
-	if least := 500 * time.Second / steady / 2; within < least {
-		t.Errorf("500 calls of a flood were answered in %v, in %v at the earliest they were to be", within, least)
-	}
 	// A hundred refusals of the neighbour's, with its own start.
 	from = time.Now()
 	sh(t, calm, fmt.Sprintf("perl -e '%s for 1..100'", unshareUser))
