@@ -139,7 +139,7 @@ the command's own (128 and the number for a signal).`,
 	root.SetVersionTemplate("mojoup-node {{.Version}}\n")
 	root.AddCommand(
 		newDoctor(p), newStatus(p), newConfig(p), newServe(p), newRun(p), newSession(p),
-		newPolicy(p), newSecret(p), newSignIn(p), newImage(p), newCleanup(p), newBench(p), newVersion(p), newCompletion(p), newDeputy(p),
+		newPolicy(p), newSecret(p), newSignIn(p), newTool(p), newImage(p), newCleanup(p), newBench(p), newVersion(p), newCompletion(p), newDeputy(p),
 	)
 	return root
 }

@@ -30,7 +30,7 @@ type policyOptions struct{ repo, file, tool string }
 func (o *policyOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
 	cmd.Flags().StringVar(&o.file, "policy", "", "a policy `file` of your own, as one more layer")
-	cmd.Flags().StringVar(&o.tool, "tool", "", "with the hosts of this agent tool")
+	cmd.Flags().StringVar(&o.tool, "tool", "", "with the hosts of this agent tool, and of the keys for it in your environment")
 }
 
 // compose is the policy that a session asked for in the same way would have.
@@ -43,7 +43,11 @@ func (o policyOptions) compose(ctx context.Context, p Process) (composed, error)
 	if err != nil {
 		return composed{}, err
 	}
-	in := effective.Input{Top: r.Top, Tool: o.tool, Private: h.settings.Prefixes(config.NetworkPrivate), Find: finder(p, r.Top)}
+	rules, err := toolRules(p, h.paths, o.tool)
+	if err != nil {
+		return composed{}, err
+	}
+	in := effective.Input{Top: r.Top, Tool: rules, Private: h.settings.Prefixes(config.NetworkPrivate), Find: finder(p, r.Top)}
 	if o.file != "" {
 		source, err := readNamed(o.file)
 		if err != nil {
@@ -57,18 +61,9 @@ func (o policyOptions) compose(ctx context.Context, p Process) (composed, error)
 	}
 	e, err := effective.Compile(ctx, layers, in)
 	if err != nil {
-		return composed{}, wrongTool(err)
+		return composed{}, err
 	}
 	return composed{Effective: e, here: h, repository: r, layers: layers, in: in}, nil
-}
-
-// wrongTool is err, which is wrong usage where it says that no tool has the name
-// that --tool was given.
-func wrongTool(err error) error {
-	if unknown, ok := errors.AsType[*effective.UnknownToolError](err); ok {
-		return fault.Usage("%w", unknown)
-	}
-	return err
 }
 
 // composed is a policy with what it was made of.

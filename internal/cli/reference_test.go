@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/baseimage"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
 )
 
 var update = flag.Bool("update", false, "write docs/cli.md anew")
@@ -26,5 +29,21 @@ func TestDocs(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("docs/cli.md is stale, run `make generate`:\n%s", diff)
+	}
+}
+
+// TestImagesKnowTheTools: the list of what an image can be made with has the
+// built-in profiles, which its package may not look at.
+func TestImagesKnowTheTools(t *testing.T) {
+	want := map[string]string{}
+	for _, p := range profile.Builtin() {
+		want[p.Program.Name] = p.Program.Package
+	}
+	got := map[string]string{}
+	for _, k := range baseimage.Tools {
+		got[k.Name] = k.Package
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("profiles and images (-profiles +images):\n%s", diff)
 	}
 }

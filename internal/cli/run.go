@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/client"
-	"github.com/mojoup/mojoup-node/internal/effective"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/internal/plan"
@@ -22,6 +21,7 @@ import (
 
 type runOptions struct {
 	repo, tool, engine, policy string
+	headless                   string
 	env                        []string
 	tty, noTTY, quiet, detach  bool
 	record                     bool
@@ -40,7 +40,10 @@ node runs, one is started in the background; it ends 30 seconds after its last
 session.
 
 With --tool the words after -- are arguments of the tool, without it they are
-the command. Inside there is the repository at its own path, the system and your
+the command. The tool's key is found where you have it, as a secret or in your
+environment, and the session gets a stand-in; its own hosts are added to what the
+policy allows, where that does not deny them. With --headless the tool answers
+one prompt and, since the sandbox holds it, does not ask before it acts. Inside there is the repository at its own path, the system and your
 toolchains read-only, a private home and /tmp, and no way out but what the
 policy allows: .mojoup/policy.json of the repository, and --policy.
 
@@ -58,6 +61,7 @@ node ended) gets SIGTERM, then 5 seconds; the exit code is 125 and a sentence
 says why. Where this command itself goes away, the session gets SIGHUP.`,
 		Example: `  mojoup-node run -- make test
   mojoup-node run --tool claude
+  mojoup-node run --tool codex --headless 'make the tests pass'
   git log -1 --format=%B | mojoup-node run --no-tty -- wc -w`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,7 +74,8 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
-	f.StringVar(&o.tool, "tool", "", "run this agent tool: claude, copilot, codex, opencode, kilo")
+	f.StringVar(&o.tool, "tool", "", "run this agent tool: claude, copilot, codex, opencode, kilo, or one of your own")
+	f.StringVar(&o.headless, "headless", "", "give the tool this `prompt` and let it work without asking anybody")
 	f.StringVar(&o.engine, "engine", "", "use this engine instead of the configured one: auto, native, docker; off is an ordinary process")
 	f.StringArrayVar(&o.env, "env", nil, "set a variable inside, as `KEY=VALUE`; may be given more than once")
 	f.StringVar(&o.policy, "policy", "", "a policy `file` of your own, as one more layer")
@@ -95,6 +100,13 @@ func run(ctx context.Context, p Process, o runOptions) error {
 	h, err := look(p)
 	if err != nil {
 		return fault.As(err).WithExit(fault.ExitCannotRun)
+	}
+	t, err := findTool(p, h.paths, o.tool)
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		_, req.ToolKeys = keyNames(p, t)
 	}
 	return h.runAs(ctx, p, o, req)
 }
@@ -172,14 +184,14 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 	if len(o.command) == 0 && o.tool == "" {
 		return api.RunRequest{}, fault.Usage("run needs a command after --, or --tool").WithHint("for example `mojoup-node run -- make test`")
 	}
+	if o.headless != "" && o.tool == "" {
+		return api.RunRequest{}, fault.Usage("--headless is a prompt for an agent tool").WithHint("name it: --tool claude")
+	}
 	req := api.RunRequest{
-		Tool: o.tool, Command: o.command, Engine: o.engine,
+		Tool: o.tool, Command: o.command, Headless: o.headless, Engine: o.engine,
 		Env: plan.CallerEnv(p.Environ()), RecordTerminal: o.record, SignIns: signInPlaces(p),
 	}
 	if _, err := configuredEngine(p, o.engine); o.engine != "" && err != nil {
-		return req, err
-	}
-	if err := wrongTool(effective.CheckTool(o.tool)); err != nil {
 		return req, err
 	}
 	if err := checkVariables(o.env); err != nil {
@@ -203,7 +215,7 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 	if req.Repository != "" {
 		req.Directory = req.Repository
 	}
-	if req.Detach = o.detach; req.Detach {
+	if req.Detach = o.detach; req.Detach || o.headless != "" {
 		req.Terminal = terminalFor(p, o.tty, !o.tty)
 	} else {
 		req.Terminal = terminalFor(p, o.tty, o.noTTY)
@@ -286,7 +298,7 @@ func (h here) runOnce(ctx context.Context, p Process, o runOptions, req api.RunR
 		}
 		v.started(started)
 	}
-	if o.detach {
+	if o.detach || o.headless != "" { // tools wait for an input that may come
 		streams.Stdin = nil
 	}
 	ended, err := h.client().Run(context.WithoutCancel(ctx), req, streams)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -65,6 +66,17 @@ func (p Paths) Lock() string { return filepath.Join(p.Runtime, "node.lock") }
 
 // Log is the log of a node that runs in the background.
 func (p Paths) Log() string { return filepath.Join(p.Runtime, "node.log") }
+
+// Tools are the directories with profiles of agent tools, for a person with
+// that home: the administrator's, the person's, and the one beside the settings.
+func (p Paths) Tools(home string) (dirs []string) {
+	for _, beside := range []string{systemConfig, filepath.Join(home, ".config", "mojoup", "node.toml"), p.Config} {
+		if dir := filepath.Join(filepath.Dir(beside), "tools"); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
 
 // Empty is the directory over which engines mount.
 func (p Paths) Empty() string { return filepath.Join(p.Runtime, "empty") }

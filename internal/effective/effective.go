@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/mojoup/mojoup-node/internal/registries"
@@ -30,8 +29,8 @@ type Input struct {
 	Top string
 	// Given is the person's own document (run --policy), or nil.
 	Given *Text
-	// Tool adds the hosts that a tool cannot do without, by name, or "".
-	Tool string
+	// Tool are the hosts that an agent tool cannot do without, or nil.
+	Tool *policy.ToolRules
 	// Private are the ranges that the node's settings open. A registry preset
 	// may lead there: a company's mirror usually does.
 	Private []netip.Prefix
@@ -56,11 +55,7 @@ func Compile(ctx context.Context, layers []policy.Layer, in Input) (*policy.Effe
 	if err != nil {
 		return nil, err
 	}
-	tool, err := toolRules(in.Tool, presets)
-	if err != nil {
-		return nil, err
-	}
-	return policy.Compile(layers, tool, presets)
+	return policy.Compile(layers, in.Tool, presets)
 }
 
 // Own is the repository's own document alone, as it is approved: whatever tool or
@@ -72,7 +67,7 @@ func Own(ctx context.Context, layers []policy.Layer, in Input) (*policy.Effectiv
 			own = append(own, l)
 		}
 	}
-	in.Tool = ""
+	in.Tool = nil
 	return Compile(ctx, own, in)
 }
 
@@ -152,48 +147,6 @@ func expand(ctx context.Context, layers []policy.Layer, in Input) (policy.Preset
 		presets = presets.With(name, rules(found[i], in.Private))
 	}
 	return presets, nil
-}
-
-// An UnknownToolError names the tools that there are.
-type UnknownToolError struct {
-	Tool  string
-	Known []string
-}
-
-func (e *UnknownToolError) Error() string { return fmt.Sprintf("unknown tool %q", e.Tool) }
-
-// Hint lists what is known.
-func (e *UnknownToolError) Hint() string {
-	return "tools: " + strings.Join(e.Known, ", ") + "; any other command runs after --"
-}
-
-// CheckTool refuses the name of a tool that is none; "" names none.
-func CheckTool(name string) error {
-	_, err := toolRules(name, policy.BuiltinPresets())
-	return err
-}
-
-// toolRules are the hosts of a tool, nil where none is named.
-func toolRules(name string, presets policy.Presets) (*policy.ToolRules, error) {
-	if name == "" {
-		return nil, nil
-	}
-	rules, ok := presets.Tool(name)
-	if !ok {
-		return nil, &UnknownToolError{Tool: name, Known: tools(presets)}
-	}
-	return rules, nil
-}
-
-func tools(presets policy.Presets) []string {
-	var out []string
-	for name, p := range presets {
-		if p.Tool == name {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // names reports whether a document uses a preset.

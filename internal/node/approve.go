@@ -16,7 +16,7 @@ import (
 )
 
 // input is what a policy in r is made of.
-func (n *Node) input(home string, r repo.Repository, tool string, own *effective.Text) effective.Input {
+func (n *Node) input(home string, r repo.Repository, tool *policy.ToolRules, own *effective.Text) effective.Input {
 	env := registries.Env{
 		Home: home, Vars: n.environ, Avoid: []string{r.Top, r.CommonDir},
 		Cache: &n.registries, CacheDir: filepath.Join(n.o.Paths.State, "registries"),
@@ -32,7 +32,7 @@ func (n *Node) input(home string, r repo.Repository, tool string, own *effective
 // policy is the effective policy of a session in r, where the person has
 // approved what the repository asks for. Both come from one reading of the
 // repository's file: what was approved is what holds.
-func (n *Node) policy(ctx context.Context, home string, uid int, r repo.Repository, tool string, own *effective.Text) (*policy.Effective, error) {
+func (n *Node) policy(ctx context.Context, home string, uid int, r repo.Repository, tool *policy.ToolRules, own *effective.Text) (*policy.Effective, error) {
 	in := n.input(home, r, tool, own)
 	layers, err := effective.Layers(ctx, in)
 	if err != nil {
@@ -93,7 +93,7 @@ func (n *Node) approval(ctx context.Context, c console.Caller, req api.ApprovalR
 	if err != nil {
 		return api.Approval{}, err
 	}
-	in := n.input(home, r, "", nil)
+	in := n.input(home, r, nil, nil)
 	layers, err := effective.Layers(ctx, in)
 	if err != nil {
 		return api.Approval{}, err

@@ -122,7 +122,7 @@ func (n *Node) inQuarantine(ctx context.Context, c console.Caller, repository st
 func run(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Command, stdio sandbox.Stdio) (int, error) {
 	proc, err := box.Exec(ctx, cmd, stdio)
 	if err != nil {
-		return 0, execFailed(err, "", "")
+		return 0, execFailed(err, nil, "")
 	}
 	exit, err := proc.Wait(ctx)
 	return exit.Code, err

@@ -81,7 +81,7 @@ func (l *life) another(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Com
 	proc, err := l.start(ctx, box, cmd, pipes.stdio)
 	pipes.started(proc)
 	if err != nil {
-		return sandbox.Exit{}, execFailed(err, "", "")
+		return sandbox.Exit{}, execFailed(err, nil, "")
 	}
 	if err := s.Started(api.Started{Session: l.show(), Terminal: cmd.TTY != nil}); err != nil {
 		_ = proc.Signal(goodbye(errClientGone))

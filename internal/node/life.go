@@ -54,6 +54,7 @@ type life struct {
 	refusals  []string          // closing lines about refused calls
 	kept      *recording.Writer // of what its terminal shows, or nil
 	keys      keys
+	tool      *tool           // nil where it runs any other command
 	lent      []*lent         // sign-ins that it has
 	staged    []signin.Staged // of those, what goes inside
 	cause     string          // the limit that ended the command, in words
@@ -293,7 +294,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	proc, err := l.start(ctx, box, p.command, pipes.stdio)
 	pipes.started(proc)
 	if err != nil {
-		return 0, execFailed(err, l.req.Tool, p.engine.Name())
+		return 0, execFailed(err, l.tool, p.engine.Name())
 	}
 	l.stage("command")
 	l.publish()
@@ -327,14 +328,14 @@ func (l *life) start(ctx context.Context, box sandbox.Sandbox, cmd sandbox.Comma
 	return bounded(ctx, l.n.o.Times.Patience, exec, func(late sandbox.Process) { _ = late.Signal(syscall.SIGKILL) })
 }
 
-func execFailed(err error, tool, engine string) error {
+func execFailed(err error, t *tool, engine string) error {
 	if e, ok := errors.AsType[*sandbox.ExecError](err); ok {
 		f := fault.As(e).WithExit(e.Code)
 		if e.Code == 127 && engine == string(capability.Docker) {
-			return f.WithHint("%s", inImage(cmp.Or(tool, e.Program)))
+			return f.WithHint("%s", inImage(e.Program))
 		}
-		if e.Code == 127 && tool != "" {
-			return f.WithHint("%s", installed(tool))
+		if e.Code == 127 && t != nil {
+			return f.WithHint("%s", t.installed())
 		}
 		if e.Code == 127 {
 			return f.WithHint("inside there are /usr, /opt, the directories of PATH and known toolchains; a program elsewhere is not there")

@@ -46,7 +46,10 @@ func (l *life) consider(ctx context.Context) (p prepared, err error) {
 		return p, err
 	}
 	l.stage("look")
-	if p.policy, err = l.n.policy(ctx, home, l.caller.UID, p.repository, l.req.Tool, given(l.req)); err != nil {
+	if err := l.findTool(ctx, home); err != nil {
+		return p, err
+	}
+	if p.policy, err = l.n.policy(ctx, home, l.caller.UID, p.repository, l.tool.rules(), given(l.req)); err != nil {
 		return p, err
 	}
 	l.stage("policy")
@@ -84,6 +87,8 @@ func checkRequest(r api.RunRequest) error {
 		return bad("the repository %q is not absolute", r.Repository)
 	case len(r.Command) == 0 && r.Tool == "":
 		return bad("there is no command to run")
+	case r.Headless != "" && r.Tool == "":
+		return bad("there is no tool for the prompt")
 	case len(r.Command) > 0 && r.Command[0] == "" && r.Tool == "":
 		return bad("the command has no name")
 	case r.RecordTerminal && r.Terminal == nil:
@@ -209,16 +214,27 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	if err != nil {
 		return err
 	}
+	toolKeys, err := l.giveToolKeys(ctx, p, standIns, false)
+	if err != nil {
+		return err
+	}
+	standIns = append(standIns, toolKeys...)
 	signIns, err := l.giveSignIns(ctx, p)
 	if err != nil {
 		return err
+	}
+	if len(l.lent) == 0 {
+		if toolKeys, err = l.giveToolKeys(ctx, p, standIns, true); err != nil {
+			return err
+		}
+		standIns = append(standIns, toolKeys...)
 	}
 	name, email := p.repository.Author(repo.HostConfigs(home, "")...)
 	person := host.Person(l.caller.UID, l.caller.GID, nil)
 	person.Home = home
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
-		Env: slices.Concat(l.req.Env, signIns, standIns), Author: plan.Author{Name: name, Email: email}, Logins: logins, SessionCA: p.authority.CertificatePEM(),
+		Env: slices.Concat(l.tool.carried(l.req.Env), signIns, standIns), Tool: l.tool.wants(home, p.repository.Top, standIns), Author: plan.Author{Name: name, Email: email}, Logins: logins, SessionCA: p.authority.CertificatePEM(),
 		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(), Image: p.engine.Name() == string(capability.Docker),
 	})
 	if err != nil {
@@ -226,7 +242,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.spec, p.facts = made.Spec, made.Facts
 	p.notices = append(p.notices, hidden...)
-	p.command = sandbox.Command{Argv: l.argv(), Dir: made.Dir, TTY: size(l.req.Terminal)}
+	p.command = sandbox.Command{Argv: l.argv(true), Dir: made.Dir, TTY: size(l.req.Terminal)}
 	for _, note := range p.policy.Notes {
 		p.notices = append(p.notices, note.String())
 	}
@@ -247,17 +263,9 @@ func (l *life) planProcess(p *prepared) error {
 		ID: string(l.id), Identity: sandbox.Identity{UID: l.caller.UID, GID: l.caller.GID},
 		Env: slices.Concat(l.req.WholeEnv, l.req.Env, []string{process.Variable + "=" + string(l.id)}),
 	}
-	p.command = sandbox.Command{Argv: l.argv(), Dir: l.req.Directory, TTY: size(l.req.Terminal)}
+	p.command = sandbox.Command{Argv: l.argv(false), Dir: l.req.Directory, TTY: size(l.req.Terminal)}
 	for _, line := range p.notices {
 		l.client.Notice("warning: " + line)
 	}
 	return nil
-}
-
-// argv is the command: with a tool its program, whose name is the tool's.
-func (l *life) argv() []string {
-	if l.req.Tool == "" {
-		return l.req.Command
-	}
-	return slices.Concat([]string{l.req.Tool}, l.req.Command)
 }

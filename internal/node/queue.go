@@ -159,7 +159,7 @@ func (l *life) heed(over <-chan struct{}) {
 func (l *life) queued(p prepared) {
 	l.row = store.Session{
 		ID: l.id, State: session.Queued, User: l.n.user.Username, UID: l.caller.UID,
-		Repository: p.repository.Top, Tool: l.req.Tool, Command: l.argv(),
+		Repository: p.repository.Top, Tool: l.req.Tool, Command: l.argv(p.sandboxed),
 		Engine: p.engine.Name(), Sandboxed: p.sandboxed, Since: time.Now(), Node: l.n.key,
 		Notices: p.notices,
 	}

@@ -61,6 +61,7 @@ func (b *builder) environment() []string {
 	set(b.gitBlock()...)
 	set(b.installers()...)
 	set(b.packages...)
+	set(b.in.Tool.Env...)
 	set(b.in.Env...)
 	// These are facts, whatever a caller says.
 	u := b.in.User

@@ -35,6 +35,8 @@ type Input struct {
 	// Env is what the caller sent, KEY=VALUE: the variables that [CallerEnv]
 	// lets through, then what was asked for by name. The last of a name wins.
 	Env []string
+	// Tool is what the agent tool wants, the zero value for any other command.
+	Tool Tool
 	// Author is who commits inside, empty where git on the host has none.
 	Author Author
 	// Logins are what git may sign in with, the preferred first.
@@ -50,6 +52,20 @@ type Input struct {
 	// Image says that the root is an image's and not this machine's: its
 	// programs, libraries and settings are there already.
 	Image bool
+}
+
+// Tool is what an agent tool wants of its session.
+type Tool struct {
+	// Env are variables, KEY=VALUE; those of Input.Env win over them.
+	Env []string
+	// Files are the session's own: the tool may change and replace them.
+	Files []OwnFile
+}
+
+// An OwnFile is one of a session's own.
+type OwnFile struct {
+	Path string // below the home
+	Text []byte
 }
 
 // User is the person on whose behalf the session runs.
@@ -124,6 +140,9 @@ func Make(in Input) (Plan, error) {
 	b.repository()
 	protect = b.hide(protect)
 	b.boundaries(protect)
+	if err := b.files(); err != nil {
+		return Plan{}, err
+	}
 	env := b.environment()
 	return Plan{
 		Spec: sandbox.Spec{
@@ -309,6 +328,20 @@ func (b *builder) hide(protect []sandbox.Protection) []sandbox.Protection {
 			"%q: a program of the host that replaces such a file, as editors do, shows it to the session, which is said at once; a directory does not have this gap", files[:min(len(files), 5)])})
 	}
 	return protect
+}
+
+// files makes the session's own, which are the last to be made.
+func (b *builder) files() error {
+	for _, f := range b.in.Tool.Files {
+		target := filepath.Join(b.home, f.Path)
+		for _, m := range b.mounts {
+			if m.Target == target || m.Kind == sandbox.Bind && under(target, m.Target) {
+				return &Error{What: fmt.Sprintf("the tool's profile makes the file %s, where there is something of the host's or the node's", target), Advice: "give the file another path in the profile"}
+			}
+		}
+		b.add(sandbox.Mount{Kind: sandbox.Seed, Target: target, Content: f.Text, Mode: 0o600})
+	}
+	return nil
 }
 
 // boundaries says which directories of the tree are mounts of their own: a

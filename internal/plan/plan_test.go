@@ -157,6 +157,10 @@ func TestPlanGolden(t *testing.T) {
 		"asked for by name": input(func(in *Input) {
 			in.Env = append(in.Env, "TOKEN=x=y", "HTTPS_PROXY=http://elsewhere:1", "HOME=/elsewhere", "SSH_AUTH_SOCK=/tmp/agent", "DOCKER_HOST=unix:///x", "XDG_RUNTIME_DIR=/run/user/1", "EMPTY=")
 		}),
+		"tool": input(func(in *Input) {
+			in.Env = append(in.Env, "OWN=by name")
+			in.Tool = Tool{Env: []string{"OWN=the tool's", "TOOL_HOME=/home/ann/.tool"}, Files: []OwnFile{{Path: ".tool/config.json", Text: []byte("{}\n")}}}
+		}),
 		"nobody without an entry": input(func(in *Input) {
 			in.User = User{UID: 4242, GID: 4242, Groups: []int{4242, 27}}
 			in.Host.Bundles = nil
@@ -193,7 +197,7 @@ func render(p Plan) string {
 	s := p.Spec
 	fmt.Fprintf(&b, "%s as %d:%d %v on %s, in %s, proxy %s, over %s\nlimits %+v\n\n", s.ID, s.Identity.UID, s.Identity.GID, s.Identity.Groups, s.Hostname, p.Dir, s.Proxy, s.WorkDir, s.Limits)
 	for _, m := range s.Mounts {
-		kind := map[sandbox.MountKind]string{sandbox.Bind: "bind", sandbox.Scratch: "scratch", sandbox.Text: "text", sandbox.Link: "link"}[m.Kind]
+		kind := map[sandbox.MountKind]string{sandbox.Bind: "bind", sandbox.Scratch: "scratch", sandbox.Text: "text", sandbox.Link: "link", sandbox.Seed: "own"}[m.Kind]
 		if m.Access == sandbox.ReadWrite {
 			kind += " rw"
 		}
@@ -342,6 +346,7 @@ func TestRefusals(t *testing.T) {
 		"no value":          {func(in *Input) { in.Env = append(in.Env, "TOKEN") }, "KEY=VALUE"},
 		"nul":               {func(in *Input) { in.Env = append(in.Env, "A=\x00") }, "KEY=VALUE"},
 		"linked policy":     {func(in *Input) { in.Repository.Tree.At["/src/repo/.mojoup"] = sandbox.Entry{Is: sandbox.SymbolicLink} }, "symbolic link"},
+		"file of the node":  {func(in *Input) { in.Tool.Files = []OwnFile{{Path: "../../etc/passwd"}} }, "something of the host's or the node's"},
 		"nothing looked at": {func(in *Input) { in.Repository = repo.Repository{} }, "BUG"},
 	} {
 		p, err := Make(input(func(in *Input) { in.Repository = plain("/src/repo"); c.change(in) }))

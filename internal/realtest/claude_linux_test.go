@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,19 @@ func TestClaude(t *testing.T) {
 				res := r.inside(opened(claudeHost, "443", ""), "-p", "say that all is well").as("claude").with(claudeEnv()...).succeed()
 				r.mention(res, "the upstream answers: all is well")
 				streamed(t, up, before)
+			})
+			// The key is in the person's environment alone, as their shell has it,
+			// and the tool's profile says the rest.
+			t.Run("by --tool with a key outside", func(t *testing.T) {
+				r := r.on(t)
+				r.env = append(slices.Clip(r.env), "ANTHROPIC_API_KEY="+claudeKey)
+				before := len(up.Requests())
+				res := r.inside(opened(claudeHost, "443", ""), "-p", "say that all is well").as("claude").succeed()
+				r.mention(res, "the upstream answers: all is well")
+				streamed(t, up, before)
+				if res := r.inside(opened(claudeHost, "443", ""), "-p", "USE THE SHELL", "--permission-mode", "bypassPermissions").as("claude").succeed(); strings.Contains(res.all(), claudeKey) {
+					t.Errorf("the key was inside: %s", res.all())
+				}
 			})
 			t.Run("shell", func(t *testing.T) {
 				r := r.on(t)

@@ -15,6 +15,9 @@ type Secret struct {
 	Name    string
 	Value   Value
 	Binding Binding
+	// Prefixes are beginnings that its stand-in keeps, beside those that all
+	// do.
+	Prefixes []string
 	// Lasting says that the stand-in of a token with claims does not expire by
 	// them: somebody else renews the token, see [Ring.Rotate].
 	Lasting bool
@@ -150,7 +153,7 @@ func (r *Ring) Add(s Secret) (standIn string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("the secret %s: %w", s.Name, err)
 	}
-	if standIn, err = newStandIn(s.Value, s.Lasting); err != nil {
+	if standIn, err = newStandIn(s.Value, s.Lasting, s.Prefixes); err != nil {
 		return "", fmt.Errorf("the secret %s: %w", s.Name, err)
 	}
 	err = r.change(func(all []*held) ([]*held, error) {

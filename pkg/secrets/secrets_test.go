@@ -101,6 +101,9 @@ func TestStandInsHaveTheShapeOfTheirKeys(t *testing.T) {
 			}
 		}
 	}
+	if s, err := NewStandIn(value("acmelive+0123456789abcdef0123"), "acmelive+"); err != nil || !strings.HasPrefix(s, "acmelive+") || s == "acmelive+0123456789abcdef0123" {
+		t.Errorf("with a prefix of its own: %q, %v", s, err)
+	}
 	s, _ := NewStandIn(value(jwt))
 	var got map[string]any
 	middle, err := enc.DecodeString(strings.Split(s, ".")[1])

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -45,7 +46,7 @@ func CheckShape(v Value) error {
 		return &ShapeError{"the key is empty", "look at where it is kept: there is nothing but a line break there"}
 	case len(b) > MaxLength:
 		return &ShapeError{fmt.Sprintf("the key has %d bytes, %d at most can be used", len(b), MaxLength), "name where the key itself is, and not a file or command with more in it"}
-	case len(b) < minLength || randomPart(b) < 0:
+	case len(b) < minLength || randomPart(b, nil) < 0:
 		return &ShapeError{fmt.Sprintf("the key is too short: a stand-in needs %d characters, %d of them letters or digits behind a prefix", minLength, minRandom),
 			"a shorter one would be found by chance in what is none"}
 	case strings.Contains(string(b), "://"):
@@ -66,9 +67,9 @@ var prefixes = []string{
 var suffixes = map[string]string{"sk-ant-api03-": "AA", "sk-ant-oat01-": "AA", "sk-ant-ort01-": "AA"}
 
 // randomPart returns where the random part of a stand-in for b begins, or -1
-// if it would be too short.
-func randomPart(b []byte) int {
-	for _, p := range prefixes {
+// if it would be too short. more are prefixes beside those of everybody.
+func randomPart(b []byte, more []string) int {
+	for _, p := range slices.Concat(more, prefixes) {
 		if bytes.HasPrefix(b, []byte(p)) && letters(b[len(p):]) >= minRandom {
 			return len(p)
 		}
@@ -149,11 +150,13 @@ func alphabet(b []byte) string {
 //
 // Every encoding of a stand-in is therefore as long as that of its key, and
 // one can take the other's place in a body without moving anything.
-func NewStandIn(v Value) (string, error) { return newStandIn(v, false) }
+//
+// keep are prefixes of keys that somebody looks at, beside the usual ones.
+func NewStandIn(v Value, keep ...string) (string, error) { return newStandIn(v, false, keep) }
 
 // newStandIn makes one that, lasting, never expires by what it claims: a tool
 // that reads its token would otherwise go and renew it.
-func newStandIn(v Value, lasting bool) (string, error) {
+func newStandIn(v Value, lasting bool, keep []string) (string, error) {
 	if err := CheckShape(v); err != nil {
 		return "", err
 	}
@@ -162,7 +165,7 @@ func newStandIn(v Value, lasting bool) (string, error) {
 	for range 16 {
 		s := tokenStandIn(key, lasting)
 		if s == nil {
-			s = plainStandIn(key)
+			s = plainStandIn(key, keep)
 		}
 		if !bytes.Equal(s, key) {
 			return string(s), nil
@@ -171,8 +174,8 @@ func newStandIn(v Value, lasting bool) (string, error) {
 	return "", &ShapeError{"no stand-in differs from the key", "give the service a new key"}
 }
 
-func plainStandIn(key []byte) []byte {
-	from, to := randomPart(key), len(key)
+func plainStandIn(key []byte, keep []string) []byte {
+	from, to := randomPart(key, keep), len(key)
 	if end := suffixes[string(key[:from])]; end != "" && bytes.HasSuffix(key, []byte(end)) && letters(key[from:to-len(end)]) >= minRandom {
 		to -= len(end)
 	}

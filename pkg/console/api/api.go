@@ -239,15 +239,19 @@ type RunRequest struct {
 	Directory  string   `json:"directory"`  // absolute: the caller's working directory
 	Repository string   `json:"repository"` // absolute; "" means the one around Directory
 	Tool       string   `json:"tool,omitempty"`
-	Command    []string `json:"command"`
-	Engine     string   `json:"engine,omitempty"` // "" means as configured
-	Env        []string `json:"env"`              // the allow-listed environment and --env, KEY=VALUE
+	Command    []string `json:"command"`            // with Tool its arguments
+	Headless   string   `json:"headless,omitempty"` // a prompt for Tool, which then asks nobody
+	Engine     string   `json:"engine,omitempty"`   // "" means as configured
+	Env        []string `json:"env"`                // the allow-listed environment and --env, KEY=VALUE
 	// WholeEnv is the caller's whole environment, which only an ordinary
 	// process gets; it is sent when the node asks for it (CodeEnvironment).
 	WholeEnv []string `json:"wholeEnv,omitempty"`
 	// Keys are the values of the variables in which the caller keeps keys, by
 	// variable; they are sent when the node asks for them (CodeKeys).
 	Keys map[string]Key `json:"keys"` // empty is not the same as none
+	// ToolKeys are the values of those variables of the caller's from which the
+	// profile of Tool takes keys, by variable.
+	ToolKeys map[string]Key `json:"toolKeys,omitempty"`
 	// SignIns says where the caller's tools keep their sign-ins.
 	SignIns  SignInPlaces `json:"signIns,omitzero"`
 	Terminal *Size        `json:"terminal,omitempty"`

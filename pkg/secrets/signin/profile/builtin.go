@@ -33,6 +33,15 @@ var Builtin = sync.OnceValue(func() []*Profile {
 	return out
 })
 
+// Text is a built-in profile as it was written, comments and all, or nothing.
+func Text(name string) []byte {
+	text, err := builtin.ReadFile(path.Join("tools", fileName(name)))
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
 // Find returns the built-in profile of that name, or nil.
 func Find(name string) *Profile {
 	all := Builtin()

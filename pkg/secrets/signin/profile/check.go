@@ -16,9 +16,10 @@ import (
 // maxList bounds every list of a profile.
 const maxList = 200
 
+// What Profile.Choose may be.
 const (
-	chooseFirst = "first"
-	chooseEach  = "each"
+	ChooseFirst = "first"
+	ChooseEach  = "each"
 )
 
 var (
@@ -41,7 +42,7 @@ func (c *checker) profile(p *Profile) {
 		c.problem("name", "rename the file to "+fileName(p.Name), "the profile of %s stands in a file of another name", p.Name)
 	}
 	c.words("title", p.Title, true)
-	if p.Choose != chooseFirst && p.Choose != chooseEach {
+	if p.Choose != ChooseFirst && p.Choose != ChooseEach {
 		c.problem("choose", `write "first" or "each"`, "%.40q does not say which of the keys a session gets", p.Choose)
 	}
 	c.program(p.Program)

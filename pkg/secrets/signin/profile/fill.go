@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/policy"
 )
 
 // bypassWord stands for all of Program.Bypass.
@@ -116,4 +118,24 @@ func (p *Profile) Arguments(prompt string, bypass bool) (argv []string, can bool
 // Takes reports whether the tool takes a key of that shape.
 func (k Key) Takes(key string) bool {
 	return len(k.Prefixes) == 0 || slices.ContainsFunc(k.Prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+}
+
+// Rules are what the tool asks to reach: what it cannot do without, and where
+// the keys belong that the session has, by their names.
+func (p *Profile) Rules(keys []string) *policy.ToolRules {
+	out := &policy.ToolRules{Tool: p.Name}
+	if p.Network.Preset != "" {
+		out.Rules = slices.Clone(policy.BuiltinPresets()[p.Network.Preset].Rules)
+	}
+	hosts := slices.Clone(p.Network.Hosts)
+	for _, k := range p.Keys {
+		if slices.Contains(keys, k.Name) {
+			hosts = append(hosts, k.Hosts...)
+		}
+	}
+	slices.Sort(hosts)
+	if hosts = slices.Compact(hosts); len(hosts) > 0 {
+		out.Rules = append(out.Rules, policy.Rule{Hosts: hosts, Ports: []uint16{443}})
+	}
+	return out
 }
