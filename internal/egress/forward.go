@@ -153,9 +153,9 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 }
 
 // deny answers 403. A request with a body ends its connection: the body is
-// never read.
+// never read. Over HTTP/2 it ends its stream, and others go on.
 func (s *serving) deny(w http.ResponseWriter, r *http.Request, v Verdict, status int) {
-	if r.ContentLength != 0 || upgrading(r) {
+	if r.ProtoMajor < 2 && (r.ContentLength != 0 || upgrading(r)) {
 		w.Header().Set("Connection", "close")
 	}
 	answer(w, status, denialText(v))
