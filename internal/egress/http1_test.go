@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 // script leads a port to a server that says exactly what is given, once per
@@ -351,4 +352,36 @@ func FuzzReplyHead(f *testing.F) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// A body in which a key could stand and that is too long for it passes whole,
+// as it is; the length of a short one is said anew.
+func TestBodiesThatWereReadIntoPassWhole(t *testing.T) {
+	b := bindAPI
+	b.Body, b.Paths = []string{"client_secret"}, []string{"/**"}
+	w, standIn := keyWorld(t, all, b)
+	var got heard
+	w.serve(443, true, got.ServeHTTP)
+	for _, size := range []int{0, 1000, secrets.MaxBody, 1 << 20} {
+		body := `{"pad":"` + strings.Repeat("x", size) + `","client_secret":"` + standIn + `"}`
+		want := body
+		if len(body) <= secrets.MaxBody {
+			want = strings.Replace(body, standIn, realKey, 1)
+		}
+		for _, known := range []bool{true, false} {
+			req, _ := http.NewRequest("POST", "https://api.x.example/", io.MultiReader(strings.NewReader(body)))
+			req.Header.Set("Content-Type", "application/json")
+			if known {
+				req.ContentLength = int64(len(body))
+			}
+			res, err := w.client(false).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if _, arrived := got.last(); arrived != want || res.StatusCode != 200 {
+				t.Errorf("%d bytes, known %t: %d, %d bytes arrived", len(body), known, res.StatusCode, len(arrived))
+			}
+		}
+	}
 }
