@@ -21,12 +21,11 @@ func (b *builder) certificates() {
 	// Programs that add this file to their own authorities are told of the
 	// person's extra ones by it as well.
 	b.add(sandbox.Mount{Kind: sandbox.Text, Target: caFile, Content: slices.Concat(b.in.SessionCA, extra)})
-	combined := slices.Concat(joined, b.in.SessionCA)
+	combined := func(target string) sandbox.Mount {
+		return sandbox.Mount{Kind: sandbox.Text, Target: target, Begin: joined, Content: b.in.SessionCA}
+	}
 	if b.in.Image {
-		b.add(
-			sandbox.Mount{Kind: sandbox.Text, Target: BundlePaths[0], Content: combined},
-			sandbox.Mount{Kind: sandbox.Text, Target: bundleFile, Content: combined},
-		)
+		b.add(combined(BundlePaths[0]), combined(bundleFile))
 		return
 	}
 	first := ""
@@ -34,13 +33,13 @@ func (b *builder) certificates() {
 		if found.Path == bundleFile || underAny(found.Path, []string{"/nix", "/usr"}) && !b.bound(found.Path) {
 			continue
 		}
-		b.add(sandbox.Mount{Kind: sandbox.Text, Target: found.Path, Content: combined})
+		b.add(combined(found.Path))
 		if first == "" {
 			first = found.Path
 		}
 	}
 	if first == "" {
-		b.add(sandbox.Mount{Kind: sandbox.Text, Target: bundleFile, Content: combined})
+		b.add(combined(bundleFile))
 		return
 	}
 	// Written once: two hundred kilobytes more are a good part of a start.

@@ -212,7 +212,7 @@ func render(p Plan) string {
 			line += " if there"
 		}
 		fmt.Fprintln(&b, line)
-		for text := range strings.Lines(string(m.Content)) {
+		for text := range strings.Lines(string(m.Begin) + string(m.Content)) {
 			fmt.Fprint(&b, "             | "+text)
 		}
 	}
@@ -287,7 +287,7 @@ func TestB33_Environment(t *testing.T) {
 	content := map[string]string{}
 	for _, m := range p.Spec.Mounts {
 		if m.Kind == sandbox.Text {
-			content[m.Target] = string(m.Content)
+			content[m.Target] = string(m.Begin) + string(m.Content)
 		}
 	}
 	for _, m := range p.Spec.Mounts {

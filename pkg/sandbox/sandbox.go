@@ -194,10 +194,14 @@ const (
 
 // A Mount puts one thing at Target inside. Targets are absolute and clean.
 type Mount struct {
-	Kind    MountKind
-	Source  string // Bind: absolute path of the host. Link: what it points to
-	Target  string
-	Access  Access
+	Kind   MountKind
+	Source string // Bind: absolute path of the host. Link: what it points to
+	Target string
+	Access Access
+	// Begin is what a Text begins with, before Content, where that is long and
+	// the same for most sandboxes of this person: an engine may write it before
+	// it knows the rest. Whoever gives it does not change it any more.
+	Begin   []byte
 	Content []byte      // Text and Seed
 	Mode    os.FileMode // Scratch, Text and Seed; zero means 0755, 0444 and 0600
 	Size    int64       // Scratch: bytes at most; zero means the engine's default

@@ -54,7 +54,7 @@ const (
 func compileBase(s sandbox.Spec, m machine) []child.Op {
 	return slices.Concat(
 		rootOps(s), procOps(s), deviceOps(s), mountOps(s, m, 0, s.Shared),
-		networkOps(s), switchOps(m), settleOps(s), rulesetOps(m), ruleOps(s.Mounts[:s.Shared], m),
+		beginOps(s), networkOps(s), switchOps(m), settleOps(s), rulesetOps(m), ruleOps(s.Mounts[:s.Shared], m),
 	)
 }
 
@@ -75,7 +75,7 @@ func compileRest(s sandbox.Spec, m machine) []child.Op {
 func rootOps(s sandbox.Spec) []child.Op {
 	size := int64(1 << 20)
 	for _, m := range s.Mounts {
-		size += int64(len(m.Content)) + 8192
+		size += int64(len(m.Begin)+len(m.Content)) + 8192
 	}
 	// In steps, since a few bytes more of a text would make another base.
 	const step = 1 << 20
@@ -159,7 +159,13 @@ func mountOps(s sandbox.Spec, mc machine, from, to int) []child.Op {
 			}
 			ops = append(ops, scratchOps(s, m, strconv.Itoa(i), cover)...)
 		case sandbox.Text:
-			ops = append(ops, textOp(m, cover, flags))
+			name := ""
+			if i >= s.Shared && len(m.Begin) > 0 {
+				name = begun(i - s.Shared)
+			} else {
+				m.Content = slices.Concat(m.Begin, m.Content)
+			}
+			ops = append(ops, textOp(m, name, cover, flags))
 		case sandbox.Link:
 			ops = append(ops, child.Op{Code: child.Link, First: m.Target, Second: m.Source})
 		case sandbox.Seed:
@@ -214,14 +220,37 @@ func scratchOps(s sandbox.Spec, m sandbox.Mount, name string, cover *sandbox.Mou
 	return ops
 }
 
-// textOp makes a file that cannot be changed inside: in a directory that will
-// be read-only it is just a file, elsewhere a mount.
-func textOp(m sandbox.Mount, cover *sandbox.Mount, flags child.Flags) child.Op {
-	mode := uint64(0o444)
-	if m.Mode != 0 {
-		mode = uint64(unixMode(m.Mode)) &^ 0o222
+// beginOps writes what the sandbox's own texts begin with.
+func beginOps(s sandbox.Spec) []child.Op {
+	var ops []child.Op
+	for i, m := range s.Mounts[s.Shared:] {
+		if m.Kind == sandbox.Text && len(m.Begin) > 0 {
+			ops = append(ops, child.Op{Code: child.File, First: begun(i), C: textMode(m), Blob: m.Begin})
+		}
 	}
-	op := child.Op{Code: child.File, First: m.Target, C: mode, Blob: m.Content}
+	return ops
+}
+
+// begun is what the beginning of the text at that place among the sandbox's
+// own mounts is called until it is mounted.
+func begun(i int) string { return textName + strconv.Itoa(i) }
+
+func textMode(m sandbox.Mount) uint64 {
+	if m.Mode == 0 {
+		return 0o444
+	}
+	return uint64(unixMode(m.Mode)) &^ 0o222
+}
+
+// textOp makes a file that cannot be changed inside: in a directory that will
+// be read-only it is just a file, elsewhere a mount, and so where it has been
+// begun, by that name.
+func textOp(m sandbox.Mount, begun string, cover *sandbox.Mount, flags child.Flags) child.Op {
+	op := child.Op{Code: child.File, First: m.Target, C: textMode(m), Blob: m.Content}
+	if begun != "" {
+		op.Code, op.Flags, op.A, op.Second = child.Text, flags|child.Inside, hard|ro, begun
+		return op
+	}
 	if cover != nil && (cover.Kind == sandbox.Bind || cover.Access == sandbox.ReadWrite) {
 		op.Code, op.Flags, op.A = child.Text, flags|child.Inside, hard|ro
 	}

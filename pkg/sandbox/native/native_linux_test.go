@@ -105,33 +105,6 @@ func TestCommonDisk(t *testing.T) {
 	check(t, err)
 }
 
-// TestMountsCoverWhatWasThere: what is made after a mount lies in it, although
-// the helper has worked in the directory that it covers just before.
-func TestMountsCoverWhatWasThere(t *testing.T) {
-	spec := newWorld(t).spec()
-	link := func(target string) sandbox.Mount {
-		return sandbox.Mount{Kind: sandbox.Link, Target: target, Source: "x"}
-	}
-	scratch := func(target string) sandbox.Mount {
-		return sandbox.Mount{Kind: sandbox.Scratch, Target: target, Access: sandbox.ReadWrite}
-	}
-	spec.Mounts = append(spec.Mounts, link("/data/a/before"), scratch("/data"), link("/data/a/after"),
-		link("/deep/b/before"), scratch("/deep/b"), link("/deep/b/after"))
-	for _, shared := range []int{0, len(spec.Mounts) - 2, len(spec.Mounts)} {
-		spec.Shared = shared
-		b := open(t, spec)
-		want(t, b, map[string]string{"find /data /deep | sort": "/data\n/data/a\n/data/a/after\n/deep\n/deep/b\n/deep/b/after"})
-		check(t, b.Remove(soon(t)))
-	}
-	for _, shared := range []int{-1, len(spec.Mounts) + 1} {
-		spec.Shared = shared
-		var refused *SpecError
-		if _, err := engine(t).Prepare(soon(t), spec); !errors.As(err, &refused) {
-			t.Errorf("%d shared mounts: %v", shared, err)
-		}
-	}
-}
-
 // TestCheckSeesWhatIsMissing breaks one promise at a time. A check that
 // cannot fail would be worth nothing.
 func TestCheckSeesWhatIsMissing(t *testing.T) {

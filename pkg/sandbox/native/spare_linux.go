@@ -1,7 +1,6 @@
 package native
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -27,7 +26,7 @@ const staleAfter = 10 * time.Minute
 type spare struct {
 	*box
 	id    string
-	base  []byte // as it was carried out
+	base  []child.Op // as they were carried out
 	host  *hostView
 	since time.Time
 }
@@ -183,7 +182,7 @@ func (e *Engine) makeSpare(ctx context.Context, k sandbox.Keeping, model sandbox
 	if err != nil {
 		return nil, b.bounds.tooSmall(err)
 	}
-	one.base = child.Encode(base)
+	one.base = base
 	return one, b.helper.Make(ctx, base)
 }
 
@@ -266,7 +265,7 @@ func (one *spare) fits(spec sandbox.Spec) bool {
 		return false
 	}
 	spec.Limits = one.bounds.inner(one.bounds.limits)
-	return bytes.Equal(child.Encode(compileBase(spec, one.machine)), one.base)
+	return slices.EqualFunc(compileBase(spec, one.machine), one.base, child.Op.Equal)
 }
 
 func sameIdentity(a, b sandbox.Identity) bool {

@@ -89,11 +89,12 @@ func clean(field, p string) error {
 	return nil
 }
 
-// textName is where the helper makes a text before it is mounted elsewhere.
+// textName is where the helper makes a text before it is mounted elsewhere, and
+// begins the names of those that are begun.
 const textName = "/.text"
 
 // own are the directories that every sandbox gets from the engine itself.
-var own = []string{"/proc", "/dev", textName}
+var own = []string{"/proc", "/dev"}
 
 func validateMounts(s sandbox.Spec) error {
 	if s.Shared < 0 || s.Shared > len(s.Mounts) {
@@ -111,6 +112,12 @@ func validateMounts(s sandbox.Spec) error {
 			if under(m.Target, dir) {
 				return wrong(field, "%s is the engine's own", dir)
 			}
+		}
+		if strings.HasPrefix(m.Target, textName) {
+			return wrong(field, "names that begin with %s are the engine's own", textName)
+		}
+		if len(m.Begin) > 0 && m.Kind != sandbox.Text {
+			return wrong(field, "only a text has a beginning")
 		}
 		if m.Access > sandbox.ReadWrite {
 			return wrong(field, "unknown access %d", m.Access)

@@ -34,6 +34,8 @@ func TestValidate(t *testing.T) {
 		{func(s *sandbox.Spec) { s.Limits.Files = -1 }, "limits: "},
 		{mount(sandbox.Mount{Kind: sandbox.Scratch, Target: "/"}), "the root is the engine's own"},
 		{mount(sandbox.Mount{Kind: sandbox.Bind, Source: "/proc", Target: "/proc"}), "/proc is the engine's own"},
+		{mount(sandbox.Mount{Kind: sandbox.Text, Target: "/.text0"}), "the engine's own"},
+		{mount(sandbox.Mount{Kind: sandbox.Scratch, Target: "/a", Begin: []byte("x")}), "only a text has a beginning"},
 		{mount(sandbox.Mount{Kind: sandbox.Bind, Source: "/dev/kvm", Target: "/dev/kvm"}), "/dev is the engine's own"},
 		{mount(sandbox.Mount{Kind: sandbox.Scratch, Target: "/x//y"}), "not a clean absolute path"},
 		{mount(sandbox.Mount{Kind: sandbox.Scratch, Target: "/x", Size: -1}), "negative size"},

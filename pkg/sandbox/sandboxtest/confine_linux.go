@@ -44,7 +44,7 @@ func testMounts(t *testing.T, s *suite) {
 	spec := readOnly(s.spec(t, p), shared)
 	text := "content\x00\xff\n"
 	spec.Mounts = append(spec.Mounts,
-		sandbox.Mount{Kind: sandbox.Text, Target: "/etc/given", Content: []byte(text), Mode: 0o400},
+		sandbox.Mount{Kind: sandbox.Text, Target: "/etc/given", Begin: []byte(text[:3]), Content: []byte(text[3:]), Mode: 0o400},
 		sandbox.Mount{Kind: sandbox.Link, Source: "/etc/given", Target: "/etc/pointer"},
 		sandbox.Mount{Kind: sandbox.Seed, Target: p.home + "/.own/deep/seed", Content: []byte(text)},
 		sandbox.Mount{Kind: sandbox.Seed, Target: p.home + "/.own/second", Content: []byte("2"), Mode: 0o640},

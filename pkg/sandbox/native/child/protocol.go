@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -104,7 +105,7 @@ const (
 	Tmpfs      Code = 6  // A bytes, B files, mode C, on First
 	Proc       Code = 7  // a fresh /proc on First
 	Devpts     Code = 8  // a private devpts on First
-	Text       Code = 9  // a file with Blob and mode C over First, attributes A
+	Text       Code = 9  // a file with Blob and mode C, or the one at Second with Blob at its end, over First, attributes A
 	Pool       Code = 10 // A bytes, B files, mode C, on First of the host, below the root to come
 	Pivot      Code = 11 // the new root becomes /
 	Attributes Code = 12 // set attributes A on the one mount at First, once it is /
@@ -150,6 +151,13 @@ type Op struct {
 	A, B, C       uint64
 	First, Second string
 	Blob          []byte
+}
+
+// Equal reports whether both are the same. What is the same slice is not read.
+func (op Op) Equal(other Op) bool {
+	same := len(op.Blob) == len(other.Blob) && (len(op.Blob) == 0 || &op.Blob[0] == &other.Blob[0] || bytes.Equal(op.Blob, other.Blob))
+	return same && op.Code == other.Code && op.Flags == other.Flags && op.A == other.A && op.B == other.B && op.C == other.C &&
+		op.First == other.First && op.Second == other.Second
 }
 
 // Encode writes operations as the helper reads them.

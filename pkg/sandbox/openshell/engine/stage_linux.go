@@ -229,7 +229,7 @@ func (st *stage) one(name string, m sandbox.Mount) error {
 		if mode == 0 {
 			mode = 0o444
 		}
-		file, err := st.file(filepath.Join("text", name), m.Content, mode&^0o222)
+		file, err := st.file(filepath.Join("text", name), slices.Concat(m.Begin, m.Content), mode&^0o222)
 		if err != nil {
 			return err
 		}

@@ -358,14 +358,25 @@ static int mount_fresh(struct place *place, const struct operation *op, uint32_t
 	return attach(place, tree, op, 1, target, failure);
 }
 
+/* What has been begun gets its end. */
+static long end_file(const struct place *place, const char *path, const char *text, size_t size)
+{
+	long fd = look(place->root, relative(path), O_WRONLY | O_APPEND, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	if (fd < 0)
+		return fd;
+	long n = sys(__NR_write, fd, text, size);
+	sys(__NR_close, fd);
+	return n < 0 || (size_t)n == size ? n : -ENOSPC;
+}
+
 /* A read-only file of our own over one that exists already, or in a
  * directory that stays writable. The name it is made under is taken away
  * again; the mount keeps it alive. */
-static int put_text(struct place *place, const struct operation *op, const char *target, const char *blob,
+static int put_text(struct place *place, const struct operation *op, const char *target, const char *begun, const char *blob,
 		    struct failure *failure)
 {
-	static const char name[] = "/.text";
-	long r = make_file(place, name, (uint32_t)op->c, blob, op->blob);
+	const char *name = op->second ? begun : "/.text";
+	long r = op->second ? end_file(place, name, blob, op->blob) : make_file(place, name, (uint32_t)op->c, blob, op->blob);
 	if (r < 0)
 		return fail(failure, STAGE_MAKE, r, target);
 	r = bind_tree(place, op, name, target, failure);
@@ -573,7 +584,7 @@ static int carry_out(struct place *place, const struct operation *op, const char
 	case OP_DEVPTS:
 		return mount_fresh(place, op, STAGE_DEVPTS, first, failure);
 	case OP_TEXT:
-		return put_text(place, op, first, blob, failure);
+		return put_text(place, op, first, second, blob, failure);
 	case OP_PIVOT:
 		stage = STAGE_PIVOT, r = pivot(place);
 		break;
