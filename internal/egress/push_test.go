@@ -349,3 +349,26 @@ func TestPushesAreNotEndless(t *testing.T) {
 		t.Errorf("%d repositories are known", len(p.known))
 	}
 }
+
+// A long push whose length was said is not kept here before it is sent on.
+func TestLongPushesPassWhole(t *testing.T) {
+	w, host := pushWorld(t, proved)
+	c := w.client(false)
+	if status, _ := w.list(c, widget); status != 200 {
+		t.Fatal(status)
+	}
+	body := commands("", noID+" "+nextID+" refs/heads/agent/new") + "PACK" + strings.Repeat("data", 1<<20)
+	req, err := http.NewRequest("POST", widget+receivePack, strings.NewReader(body)) // with its length
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", gitpush.TypeRequest)
+	res, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if got := host.took(); res.StatusCode != 200 || len(got) != 1 || got[0] != body {
+		t.Errorf("%d, %d pushes of %d bytes arrived", res.StatusCode, len(got), len(body))
+	}
+}
