@@ -122,9 +122,17 @@ func setup(env *testscript.Env) error {
 	)
 	vars := append([]string(nil), env.Vars...)
 	env.Defer(func() {
-		stop := exec.Command("mojoup-node", "serve", "--stop")
-		stop.Env = vars
-		_ = stop.Run()
+		tidy := func(args ...string) {
+			cmd := exec.Command("mojoup-node", args...)
+			cmd.Env = vars
+			_ = cmd.Run()
+		}
+		tidy("serve", "--stop")
+		// A node that a script has killed is in its register still, and nobody
+		// would know of its control groups once its state is removed.
+		if left, _ := filepath.Glob(env.WorkDir + "/register/mojoup/nodes/*.json"); len(left) > 0 {
+			tidy("cleanup")
+		}
 		_ = os.RemoveAll(run)
 	})
 	return os.Mkdir(filepath.Join(env.WorkDir, "home"), 0o700)
