@@ -52,9 +52,14 @@ func (h here) sandboxImage() string {
 // docker speaks to the daemon that this process' environment names.
 func (h here) docker() (*daemon.Daemon, error) { return daemon.Connect(os.Getenv("DOCKER_HOST")) }
 
-// gateway reaches the person's gateway, or the one that is set.
+// discover finds the person's gateway, or the one that is set.
+func (h here) discover() (openshell.Registration, error) {
+	return openshell.Discover(openshell.Where{Chosen: h.settings.String(config.OpenShellGateway), Getenv: os.Getenv, UID: os.Getuid()})
+}
+
+// gateway reaches it.
 func (h here) gateway(ctx context.Context) (openshell.Client, error) {
-	reg, err := openshell.Discover(openshell.Where{Chosen: h.settings.String(config.OpenShellGateway), Getenv: os.Getenv, UID: os.Getuid()})
+	reg, err := h.discover()
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
@@ -30,14 +31,16 @@ type fix struct {
 	Undo []string `json:"undo"`
 }
 
-// fixes are what would help, of the few changes that harm nobody.
-func (h here) fixes(p Process, r capability.Report) []fix {
+// fixes are what would help, of the few changes that harm nobody. Whether
+// something listens at an address is asked of listens.
+func (h here) fixes(p Process, r capability.Report, listens func(endpoint string) bool) []fix {
 	var out []fix
 	if m := cgroup.ManagerOf(os.DirFS("/"), p.Getenv("XDG_RUNTIME_DIR"), p.Getenv("USER"), p.UID); m.Runs && !m.Lingers {
 		out = append(out, fix{"let the person's services go on after logout",
 			[]string{"loginctl", "enable-linger"}, []string{"loginctl", "disable-linger"}})
 	}
-	if failed(r, capability.NameGateway) && !failed(r, capability.NameCLI) && listens(product.DefaultEndpoint) {
+	_, err := h.discover()
+	if errors.Is(err, openshell.NotRegistered) && !failed(r, capability.NameCLI) && listens(product.DefaultEndpoint) {
 		out = append(out, fix{"register the OpenShell gateway that answers at " + product.DefaultEndpoint,
 			[]string{product.Program, "gateway", "add", product.DefaultEndpoint, "--local", "--name", product.Program},
 			[]string{product.Program, "gateway", "remove", product.Program}})
@@ -72,7 +75,7 @@ func (h here) fixesPath() string { return filepath.Join(h.paths.State, "fixes.js
 // fix shows what would be changed, asks, and does it.
 func (h here) fix(ctx context.Context, p Process, r capability.Report, yes bool) error {
 	say := talk{w: p.Stderr}
-	all := h.fixes(p, r)
+	all := h.fixes(p, r, listens)
 	if len(all) == 0 {
 		say.line("there is nothing that --fix could mend: see what each check says")
 		return nil
@@ -89,11 +92,7 @@ func (h here) fix(ctx context.Context, p Process, r capability.Report, yes bool)
 		}
 	}
 	for _, f := range all {
-		if err := runFix(ctx, f.Do); err != nil {
-			return err
-		}
-		// After the act: taking back what was not done would undo somebody else's.
-		if err := h.remember(f); err != nil {
+		if err := h.carryOut(ctx, f); err != nil {
 			return err
 		}
 		say.line("done: %s (to take it back: mojoup-node doctor --undo)", f.What)
@@ -124,6 +123,15 @@ func (h here) undoFixes(ctx context.Context, p Process) error {
 		say.line("taken back: %s", f.What)
 	}
 	return nil
+}
+
+// carryOut does it and writes it down, in this order: taking back what was not
+// done would undo somebody else's.
+func (h here) carryOut(ctx context.Context, f fix) error {
+	if err := runFix(ctx, f.Do); err != nil {
+		return err
+	}
+	return h.remember(f)
 }
 
 func runFix(ctx context.Context, argv []string) error {

@@ -190,41 +190,28 @@ func TestWithoutHelper(t *testing.T) {
 }
 
 func TestB08_GatewayHalves(t *testing.T) {
-	metadata := `{"name":"openshell","gateway_endpoint":"https://127.0.0.1:17670","is_remote":false}`
 	missing := func(string) (string, error) { return "", os.ErrNotExist }
-	user := map[string]string{
-		"/home/me/.config/openshell/active_gateway":                   "openshell\n",
-		"/home/me/.config/openshell/gateways/openshell/metadata.json": metadata,
-	}
-	system := map[string]string{
-		"/etc/openshell/active_gateway":                   "openshell\n",
-		"/etc/openshell/gateways/openshell/metadata.json": metadata,
+	there := func() (string, error) { return "openshell at https://127.0.0.1:17670; registered", nil }
+	none := func() (string, error) {
+		return "", hinted{"no OpenShell gateway is registered for this user", "openshell gateway add"}
 	}
 	tests := []struct {
 		name         string
-		files, env   map[string]string
+		registered   func() (string, error)
 		look         func(string) (string, error)
 		cli, gateway State
 		says         string
 	}{
-		{"a both, whatever containers are called", user, nil, nil, OK, OK, "https://127.0.0.1:17670"},
-		{"a by the system", system, nil, nil, OK, OK, "https://127.0.0.1:17670"},
-		{"a by its address", nil, map[string]string{"OPENSHELL_GATEWAY_ENDPOINT": "https://127.0.0.1:9"}, nil, OK, OK, "https://127.0.0.1:9"},
-		{"b no gateway", nil, nil, nil, OK, Fail, "no gateway is registered"},
-		{"b named but not there", nil, map[string]string{"OPENSHELL_GATEWAY": "other"}, nil, OK, Fail, `gateway "other": no metadata.json`},
-		{"b named outside", user, map[string]string{"OPENSHELL_GATEWAY": "../../etc"}, nil, OK, Fail, `name "../../etc"`},
-		{"b broken", map[string]string{"/etc/openshell/active_gateway": "x", "/etc/openshell/gateways/x/metadata.json": "{"}, nil, nil, OK, Fail, "names no gateway_endpoint"},
-		{"c no command line", user, nil, missing, Fail, OK, "https://127.0.0.1:17670"},
-		{"neither", nil, nil, missing, Fail, Fail, "no gateway is registered"},
+		{"both, whatever containers are called", there, nil, OK, OK, "https://127.0.0.1:17670"},
+		{"no gateway", none, nil, OK, Fail, "no OpenShell gateway is registered"},
+		{"no command line", there, missing, Fail, OK, "https://127.0.0.1:17670"},
+		{"neither", none, missing, Fail, Fail, "no OpenShell gateway is registered"},
+		{"nobody asked", nil, nil, OK, Unknown, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := goodHost()
-			env := map[string]string{"HOME": "/home/me"}
-			for name, value := range tt.env {
-				env[name] = value
-			}
-			h.Files, h.Getenv = changed(tt.files), environment(env)
+			h.Registered = tt.registered
 			if tt.look != nil {
 				h.LookPath = tt.look
 			}
@@ -235,6 +222,9 @@ func TestB08_GatewayHalves(t *testing.T) {
 			_, v := Decide(Examine(t.Context(), h, Docker).Checks, Docker)
 			if v.Able != (tt.cli == OK && tt.gateway == OK) {
 				t.Errorf("verdict %q", v)
+			}
+			if tt.gateway == Fail && gateway.Mend != "openshell gateway add" {
+				t.Errorf("how to mend it: %q", gateway.Mend)
 			}
 			if tt.cli == Fail && !strings.Contains(v.Reason, "command line") || tt.cli == OK && tt.gateway == Fail && !strings.Contains(v.Reason, "gateway") {
 				t.Errorf("the missing half is not named: %q", v)

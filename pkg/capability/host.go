@@ -42,6 +42,9 @@ type Host struct {
 	// Docker asks the daemon. It obeys its context.
 	Docker func(context.Context) DockerAnswer
 
+	// Registered says which OpenShell gateway is this person's. Its error is a
+	// sentence, as those of the four below.
+	Registered func() (found string, err error)
 	// CLIVersion asks the OpenShell command line at a path for its version.
 	CLIVersion func(ctx context.Context, path string) (string, error)
 	// Gateway asks the person's OpenShell gateway who it is. Errors of these

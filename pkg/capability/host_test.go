@@ -74,6 +74,9 @@ func goodHost() Host {
 		Docker: func(context.Context) DockerAnswer {
 			return DockerAnswer{Address: "unix:///var/run/docker.sock", API: "1.51", LeastAPI: "1.24", Engine: "28.5.2"}
 		},
+		Registered: func() (string, error) {
+			return "", hinted{"no OpenShell gateway is registered for this user", "openshell gateway add"}
+		},
 		CLIVersion: func(context.Context, string) (string, error) { return "0.0.111", nil },
 		Gateway: func(context.Context) (GatewayAnswer, error) {
 			return GatewayAnswer{Version: "0.0.111", Family: "0.0.x", Drivers: []string{"docker"}}, nil

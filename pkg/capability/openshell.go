@@ -2,10 +2,8 @@ package capability
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -43,73 +41,18 @@ func checkCLI(ctx context.Context, h *Host, _ facts) Check {
 	return Check{State: OK, Found: plain(version) + " at " + plain(where)}
 }
 
-// checkGateway looks for the gateway that the OpenShell command line would use.
-// It asks no container by name: what a gateway is called in Docker has changed
-// before.
+// checkGateway asks which gateway is this person's.
 func checkGateway(h *Host, _ facts) Check {
-	if endpoint := h.env(product.EnvEndpoint); endpoint != "" {
-		return registered(plain(endpoint) + " (from " + product.EnvEndpoint + ")")
+	if h.Registered == nil {
+		return unprobed("the registration of an OpenShell gateway")
 	}
-	roots := gatewayRoots(h)
-	name := h.env(product.EnvGateway)
-	for _, root := range roots {
-		name = first(name, h.text(path.Join(root, product.ActiveFile)))
-	}
-	c := Check{State: Fail, Found: "no gateway is registered", Needed: "a registered gateway",
-		Reason: "no OpenShell gateway is registered for this user",
-		Mend:   "install the gateway, then: " + product.CommandAdd + " " + product.DefaultEndpoint + " --local --name " + product.Program}
-	if name == "" {
-		return c
-	}
-	if name != path.Base(name) || name == "." || name == ".." {
-		c.Found, c.Reason = "the active gateway has the name "+quote(name), "the name of the active OpenShell gateway is not valid"
-		return c
-	}
-	endpoint, err := gatewayEndpoint(h, roots, name)
+	found, err := h.Registered()
 	if err != nil {
-		c.Found = "gateway " + quote(name) + ": " + plain(err.Error())
-		c.Reason = "the OpenShell gateway " + quote(name) + " is chosen, but not registered"
+		c := refused(err, false)
+		c.Needed = "a registered gateway"
 		return c
 	}
-	return registered(plain(name) + " at " + plain(endpoint))
-}
-
-func registered(what string) Check {
-	return Check{State: OK, Found: what + "; registered"}
-}
-
-// gatewayRoots are the directories to look in, the user's own first.
-func gatewayRoots(h *Host) []string {
-	var roots []string
-	if config := h.env("XDG_CONFIG_HOME"); path.IsAbs(config) {
-		roots = append(roots, path.Join(config, product.ConfigDir))
-	} else if home := h.env("HOME"); path.IsAbs(home) {
-		roots = append(roots, path.Join(home, ".config", product.ConfigDir))
-	}
-	if system := h.env(product.EnvSystemDir); path.IsAbs(system) {
-		return append(roots, path.Clean(system))
-	}
-	return append(roots, product.SystemDir)
-}
-
-func gatewayEndpoint(h *Host, roots []string, name string) (string, error) {
-	for _, root := range roots {
-		text, err := h.read(path.Join(root, product.GatewaysDir, name, product.MetadataFile))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return "", errors.New(product.MetadataFile + " cannot be read: " + words(err))
-		}
-		var metadata struct {
-			Endpoint string `json:"gateway_endpoint"`
-		}
-		if err := json.Unmarshal([]byte(text), &metadata); err != nil || strings.TrimSpace(metadata.Endpoint) == "" {
-			return "", errors.New(product.MetadataFile + " names no gateway_endpoint")
-		}
-		return metadata.Endpoint, nil
-	}
-	return "", errors.New("no " + product.MetadataFile)
+	return Check{State: OK, Found: plain(found)}
 }
 
 // GatewayAnswer is what a gateway says of itself.
@@ -189,15 +132,12 @@ func checkReach(ctx context.Context, h *Host, _ facts) Check {
 // checkPrivateTmp looks at the gateway's unit: one with a /tmp of its own does
 // not see repositories there.
 func checkPrivateTmp(h *Host, _ facts) Check {
-	var units []string
-	for _, root := range gatewayRoots(h) {
-		units = append(units, path.Join(path.Dir(root), "systemd/user", product.ServiceUnit))
+	own := h.env("XDG_CONFIG_HOME")
+	if !path.IsAbs(own) {
+		own = path.Join("/", h.env("HOME"), ".config")
 	}
-	for _, dir := range []string{"/etc", "/usr/lib", "/lib"} {
-		units = append(units, path.Join(dir, "systemd/user", product.ServiceUnit))
-	}
-	for _, unit := range units {
-		text, err := h.read(unit)
+	for _, dir := range []string{own, "/etc", "/usr/lib", "/lib"} {
+		text, err := h.read(path.Join(dir, "systemd/user", product.ServiceUnit))
 		if err != nil {
 			continue
 		}

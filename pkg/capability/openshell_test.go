@@ -55,7 +55,7 @@ func TestB08_WhatTheGatewayLacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := goodHost()
-			h.Getenv = environment(map[string]string{"OPENSHELL_GATEWAY_ENDPOINT": "http://127.0.0.1:1"})
+			h.Registered = func() (string, error) { return "a gateway; registered", nil }
 			if _, v := Decide(Examine(t.Context(), h, Docker).Checks, Docker); !v.Able {
 				t.Fatalf("a good host cannot: %s", v)
 			}
