@@ -668,3 +668,23 @@ func TestDeputyIsThatPerson(t *testing.T) {
 func exchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
+
+// TestSystemNodeAsksEachPersonsGateway: with engine docker each person's part of
+// the node asks Docker and OpenShell as that person, and refuses with what it
+// found; root is told whom to ask.
+func TestSystemNodeAsksEachPersonsGateway(t *testing.T) {
+	w := newTown(t)
+	w.fine(0, "config", "set", "node.sandbox.engine", "docker")
+	w.allow("*")
+	w.serve()
+	if out := w.fine(0, "status"); !strings.Contains(out, "told to each person") {
+		t.Errorf("root is told %q", out)
+	}
+	_, talk, code := w.as(ann, "run", "--", "true")
+	if code != 125 || !strings.Contains(talk, "This machine cannot sandbox agents: ") || strings.Contains(talk, "was not made") || strings.Contains(talk, "not asked") {
+		t.Errorf("ann is told %q, code %d", talk, code)
+	}
+	if !strings.Contains(talk, "Docker") || strings.Contains(talk, "user 0") {
+		t.Errorf("it was not asked as ann: %q", talk)
+	}
+}

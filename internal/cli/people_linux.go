@@ -123,6 +123,9 @@ func (h here) systemStatus(ctx context.Context, log string) (func() api.Status, 
 		if r := found.Load(); r != nil {
 			s.Verdict = node.ShowVerdict(r.Verdict, h.settings.Bool(config.RolesSandbox))
 		}
+		if h.engine() == capability.Docker {
+			s.Verdict = api.Verdict{Engine: string(capability.Docker), Sentence: gatewaysOfTheirOwn}
+		}
 		return s
 	}
 	return status, func() api.Checks {
@@ -132,6 +135,10 @@ func (h here) systemStatus(ctx context.Context, log string) (func() api.Status, 
 		return api.Checks{}
 	}
 }
+
+// gatewaysOfTheirOwn is all that root can be told: OpenShell makes no sandbox for
+// user 0.
+const gatewaysOfTheirOwn = "Whether agents can be sandboxed is told to each person: their OpenShell gateways are their own"
 
 func (h here) engine() capability.Engine {
 	return capability.Engine(h.settings.String(config.SandboxEngine))
@@ -198,7 +205,7 @@ func serveAs(ctx context.Context, p Process, d *people.Deputy) error {
 	n, err := node.New(node.Options{
 		Paths: h.paths, Settings: settings, Version: buildVersion(), Logger: log, Engines: engines,
 		Examine: func(ctx context.Context, e capability.Engine) capability.Report {
-			return capability.Examine(ctx, capability.ThisHost(capability.Options{}), e)
+			return h.examine(ctx, e, false) // as the person: the gateway is theirs
 		},
 		Linger: d.Hello.Linger, Listener: d.Listener(), Ready: d.Ready,
 		Deputy: &node.Deputy{

@@ -203,6 +203,7 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	wayOut := l.serveWayOut(ctx, p, box.Listener())
 	guard := l.guard(ctx, p)
 	told := l.follow(ctx, box)
+	door := l.watchDoor(box)
 	defer func() {
 		if err != nil { // else the client has taken all that there was
 			l.client.Hurry(l.n.o.Times.HangUp)
@@ -210,6 +211,7 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 		guard.stop() // the teardown takes the protections away
 		left = l.remove(ctx, box, wayOut)
 		l.refusals = told.end(ctx)
+		l.closing = append(l.closing, door()...)
 		l.left = guard.end(ctx)
 		l.closing = append(l.closing, l.left.lines...)
 	}()

@@ -105,6 +105,21 @@ type Teller interface {
 	Refusals() ([]Refusal, <-chan struct{})
 }
 
+// A Doorkeeper is a Sandbox whose way out others could try to use.
+type Doorkeeper interface {
+	// Strangers are those who were turned away so far, in the order of their
+	// first try, and a channel that is closed when there is one more. There is a
+	// bounded number of them. They stay after the end.
+	Strangers() ([]Stranger, <-chan struct{})
+}
+
+// A Stranger is somebody who was turned away.
+type Stranger struct {
+	Who    string // in words: where from, and as which user if that is known
+	Reason string // in words that go on from "it was turned away: "
+	Count  int    // how often
+}
+
 // An Ender is a Sandbox that can find out why it has ended without its node's
 // doing.
 type Ender interface {

@@ -219,10 +219,7 @@ const request = "GET http://node.mojoup.internal/healthz HTTP/1.1\r\nHost: node.
 // proxy wants that the only way out answers. It is asked first and listened to
 // last: what takes it time is then not waited for.
 func (a *attack) proxy(at netip.AddrPort) (listen func()) {
-	s := a.call(unix.SYS_SOCKET, num(family(at)), num(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), num(0))
-	address := sockaddr(at)
-	c := a.call(unix.SYS_CONNECT, child.Result(s), child.Data(address), num(len(address)))
-	a.must(c, "connecting to the proxy "+at.String())
+	s := a.reaches(at)
 	// Without a connection a plain write would end this process by a signal.
 	a.call(unix.SYS_SENDTO, child.Result(s), child.Data([]byte(request)), num(len(request)), num(unix.MSG_NOSIGNAL), num(0), num(0))
 	return func() {
@@ -238,6 +235,15 @@ func (a *attack) proxy(at netip.AddrPort) (listen func()) {
 			return ""
 		})
 	}
+}
+
+// reaches wants that the only way out takes connections, and returns one.
+func (a *attack) reaches(at netip.AddrPort) (socket int) {
+	s := a.call(unix.SYS_SOCKET, num(family(at)), num(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), num(0))
+	address := sockaddr(at)
+	c := a.call(unix.SYS_CONNECT, child.Result(s), child.Data(address), num(len(address)))
+	a.must(c, "connecting to the proxy "+at.String())
+	return s
 }
 
 func family(at netip.AddrPort) int {

@@ -184,16 +184,27 @@ func (i *Inside) Close(ctx context.Context) error {
 
 // Check attacks the sandbox from inside, see [sandbox.Sandbox], and returns
 // what a process limit and the like are worth; what else holds is its maker's
-// to say.
+// to say, and whether the way out answers is its maker's to find out.
 func (i *Inside) Check(ctx context.Context) ([]sandbox.Fact, error) {
 	if err := i.box.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := i.box.attack(ctx, attacks(i.box.spec, (*attack).joined)); err != nil {
+	if err := i.box.attack(ctx, joinedAttacks(i.box.spec)); err != nil {
 		return nil, err
 	}
 	strength, detail := i.box.bounds.filesFact()
 	return []sandbox.Fact{{Name: "open files limit", Strength: strength, Detail: detail}, refusedCalls(i.box.notifier != nil)}, nil
+}
+
+// joinedAttacks are like those of a sandbox of this engine, but that the way out
+// only has to take connections: that it answers is its maker's to find out.
+func joinedAttacks(s sandbox.Spec) *attack {
+	a := &attack{}
+	at, _ := proxyAddress(s) // validated before
+	a.reaches(at)
+	a.joined()
+	a.spec(s)
+	return a
 }
 
 // joined is like kernel, for a sandbox of which only the helper is ours: the

@@ -37,6 +37,9 @@ type Daemon struct {
 
 	mu     sync.Mutex // guards images
 	images map[string]Image
+
+	asking sync.Mutex // guards agreed
+	agreed bool       // on a version
 }
 
 // Connect does not connect yet: the first call does. An empty host means the
@@ -50,6 +53,24 @@ func Connect(host string) (*Daemon, error) {
 		return nil, fmt.Errorf("preparing to speak to Docker: %w", err)
 	}
 	return &Daemon{c: c, images: map[string]Image{}}, nil
+}
+
+// api is the client, with a version that both sides know. It is agreed on before
+// anything is asked: the client itself would do so meanwhile, in every call that is
+// the first, and write what the others read.
+func (d *Daemon) api(ctx context.Context) *client.Client {
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	if d.agreed {
+		return d.c
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if said, err := d.c.Ping(ctx); err == nil {
+		d.c.NegotiateAPIVersionPing(said)
+		d.agreed = true
+	}
+	return d.c
 }
 
 // Close ends idle connections.
@@ -92,7 +113,7 @@ func (d *Daemon) Containers(ctx context.Context, labels map[string]string) ([]Co
 	for k, v := range labels {
 		args.Add("label", k+"="+v)
 	}
-	found, err := d.c.ContainerList(ctx, container.ListOptions{All: true, Filters: args})
+	found, err := d.api(ctx).ContainerList(ctx, container.ListOptions{All: true, Filters: args})
 	if err != nil {
 		return nil, fmt.Errorf("asking Docker for containers: %w", err)
 	}
@@ -111,7 +132,7 @@ func (d *Daemon) Containers(ctx context.Context, labels map[string]string) ([]Co
 }
 
 func (d *Daemon) inspect(ctx context.Context, id string) (Container, error) {
-	got, err := d.c.ContainerInspect(ctx, id)
+	got, err := d.api(ctx).ContainerInspect(ctx, id)
 	if err != nil {
 		return Container{}, fmt.Errorf("looking at a container: %w", asNotFound(err))
 	}
@@ -136,7 +157,7 @@ func (d *Daemon) inspect(ctx context.Context, id string) (Container, error) {
 func (d *Daemon) Bridge(ctx context.Context, name string) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	n, err := d.c.NetworkInspect(ctx, name, network.InspectOptions{})
+	n, err := d.api(ctx).NetworkInspect(ctx, name, network.InspectOptions{})
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("asking Docker for the network %s: %w", name, asNotFound(err))
 	}
@@ -154,11 +175,11 @@ const mostSaid = 4 << 10
 // AsRoot runs a program in a container as its user 0, with the capabilities
 // that the container was given, and waits for its end.
 func (d *Daemon) AsRoot(ctx context.Context, id string, argv ...string) error {
-	made, err := d.c.ContainerExecCreate(ctx, id, container.ExecOptions{User: "0:0", Cmd: argv, AttachStdout: true, AttachStderr: true, WorkingDir: "/"})
+	made, err := d.api(ctx).ContainerExecCreate(ctx, id, container.ExecOptions{User: "0:0", Cmd: argv, AttachStdout: true, AttachStderr: true, WorkingDir: "/"})
 	if err != nil {
 		return fmt.Errorf("starting %s in the container: %w", path.Base(argv[0]), asNotFound(err))
 	}
-	to, err := d.c.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
+	to, err := d.api(ctx).ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
 	if err != nil {
 		return fmt.Errorf("starting %s in the container: %w", path.Base(argv[0]), asNotFound(err))
 	}
@@ -173,7 +194,7 @@ func (d *Daemon) AsRoot(ctx context.Context, id string, argv ...string) error {
 	if err != nil {
 		return fmt.Errorf("running %s in the container: %w", path.Base(argv[0]), err)
 	}
-	ended, err := d.c.ContainerExecInspect(ctx, made.ID)
+	ended, err := d.api(ctx).ContainerExecInspect(ctx, made.ID)
 	if err != nil {
 		return fmt.Errorf("asking how %s ended: %w", path.Base(argv[0]), err)
 	}
@@ -192,8 +213,8 @@ func (d *Daemon) Try(ctx context.Context, ref, networkName string, binds []strin
 		return "", 0, fmt.Errorf("making a container to try: %w", err)
 	}
 	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
-	ended, failed := d.c.ContainerWait(ctx, made, container.WaitConditionNextExit)
-	if err := d.c.ContainerStart(ctx, made, container.StartOptions{}); err != nil {
+	ended, failed := d.api(ctx).ContainerWait(ctx, made, container.WaitConditionNextExit)
+	if err := d.api(ctx).ContainerStart(ctx, made, container.StartOptions{}); err != nil {
 		return "", 0, fmt.Errorf("starting a container to try: %w", err)
 	}
 	select {
@@ -211,7 +232,7 @@ func (d *Daemon) Try(ctx context.Context, ref, networkName string, binds []strin
 func (d *Daemon) Log(ctx context.Context, id string) string {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	r, err := d.c.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
+	r, err := d.api(ctx).ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
 	if err != nil {
 		return ""
 	}
@@ -225,7 +246,7 @@ func (d *Daemon) Log(ctx context.Context, id string) string {
 func (d *Daemon) Running(ctx context.Context, id string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	r, err := d.c.ContainerStatsOneShot(ctx, id)
+	r, err := d.api(ctx).ContainerStatsOneShot(ctx, id)
 	if err != nil {
 		return 0, fmt.Errorf("counting the processes of the container: %w", asNotFound(err))
 	}
@@ -244,7 +265,7 @@ func (d *Daemon) Running(ctx context.Context, id string) (int, error) {
 func (d *Daemon) Processes(ctx context.Context, id string, most int64) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	_, err := d.c.ContainerUpdate(ctx, id, container.UpdateConfig{Resources: container.Resources{PidsLimit: &most}})
+	_, err := d.api(ctx).ContainerUpdate(ctx, id, container.UpdateConfig{Resources: container.Resources{PidsLimit: &most}})
 	if err != nil {
 		return fmt.Errorf("limiting the processes of the container: %w", asNotFound(err))
 	}
@@ -255,7 +276,7 @@ func (d *Daemon) Processes(ctx context.Context, id string, most int64) error {
 func (d *Daemon) Kill(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	err := d.c.ContainerKill(ctx, id, "KILL")
+	err := d.api(ctx).ContainerKill(ctx, id, "KILL")
 	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
 		return nil
 	}
@@ -270,7 +291,7 @@ func (d *Daemon) Remove(ctx context.Context, id string) error {
 	beat := time.NewTicker(removeAgain)
 	defer beat.Stop()
 	for {
-		err := d.c.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		err := d.api(ctx).ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 		switch {
 		case err == nil, errdefs.IsNotFound(err):
 			return nil

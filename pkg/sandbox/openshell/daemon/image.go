@@ -56,7 +56,7 @@ func Programs(names ...string) (paths []string) {
 func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	got, err := d.c.ImageInspect(ctx, ref)
+	got, err := d.api(ctx).ImageInspect(ctx, ref)
 	if err != nil {
 		return Image{}, fmt.Errorf("asking Docker for the image %s: %w", ref, asNotFound(err))
 	}
@@ -104,7 +104,7 @@ func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map
 	}
 	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
 	for _, p := range paths {
-		_, err := d.c.ContainerStatPath(ctx, made, p)
+		_, err := d.api(ctx).ContainerStatPath(ctx, made, p)
 		if err != nil && !errdefs.IsNotFound(err) {
 			return nil, fmt.Errorf("looking for %s in the image: %w", p, err)
 		}
@@ -144,8 +144,8 @@ func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func
 		return fmt.Errorf("making a container of %s: %w", from, err)
 	}
 	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
-	ended, failed := d.c.ContainerWait(ctx, made, container.WaitConditionNextExit)
-	if err := d.c.ContainerStart(ctx, made, container.StartOptions{}); err != nil {
+	ended, failed := d.api(ctx).ContainerWait(ctx, made, container.WaitConditionNextExit)
+	if err := d.api(ctx).ContainerStart(ctx, made, container.StartOptions{}); err != nil {
 		return fmt.Errorf("starting %s: %w", argv[0], err)
 	}
 	if err := d.follow(ctx, made, say); err != nil {
@@ -159,7 +159,7 @@ func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func
 	case err := <-failed:
 		return fmt.Errorf("waiting for %s: %w", argv[0], err)
 	}
-	_, err = d.c.ContainerCommit(ctx, made, container.CommitOptions{Reference: to, Changes: []string{`CMD ["/bin/bash"]`, "LABEL " + LabelProbe + "=image"}})
+	_, err = d.api(ctx).ContainerCommit(ctx, made, container.CommitOptions{Reference: to, Changes: []string{`CMD ["/bin/bash"]`, "LABEL " + LabelProbe + "=image"}})
 	if err != nil {
 		return fmt.Errorf("making the image %s: %w", to, err)
 	}
@@ -168,7 +168,7 @@ func (d *Daemon) Change(ctx context.Context, from, to string, c Change, say func
 
 // follow tells what a container says until it ends.
 func (d *Daemon) follow(ctx context.Context, id string, say func(string)) error {
-	r, err := d.c.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
+	r, err := d.api(ctx).ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
 	if err != nil {
 		return fmt.Errorf("reading what the container says: %w", err)
 	}
@@ -191,7 +191,7 @@ func (d *Daemon) follow(ctx context.Context, id string, say func(string)) error 
 
 // Import makes an image of a file system in a tar archive.
 func (d *Daemon) Import(ctx context.Context, ref string, archive io.Reader) error {
-	r, err := d.c.ImageImport(ctx, image.ImportSource{Source: archive, SourceName: "-"}, ref, image.ImportOptions{})
+	r, err := d.api(ctx).ImageImport(ctx, image.ImportSource{Source: archive, SourceName: "-"}, ref, image.ImportOptions{})
 	if err != nil {
 		return fmt.Errorf("importing the image %s: %w", ref, err)
 	}

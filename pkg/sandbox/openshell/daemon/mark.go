@@ -69,7 +69,7 @@ func (d *Daemon) There() bool {
 func (d *Daemon) Labelled(ctx context.Context, label string) ([]Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	found, err := d.c.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	found, err := d.api(ctx).ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	if err != nil {
 		return nil, fmt.Errorf("asking Docker for containers: %w", err)
 	}
@@ -113,7 +113,7 @@ func (d *Daemon) probe(ctx context.Context, c *container.Config, h *container.Ho
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), createWithin)
 	defer cancel()
 	c.Labels = map[string]string{LabelProbe: Mark()}
-	made, err := d.c.ContainerCreate(patient, c, h, nil, nil, "")
+	made, err := d.api(patient).ContainerCreate(patient, c, h, nil, nil, "")
 	if err != nil {
 		return "", asNotFound(err)
 	}

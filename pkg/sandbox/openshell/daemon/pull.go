@@ -19,7 +19,7 @@ type Pulled struct {
 // Pull has Docker fetch an image, telling how far that is as often as Docker
 // says something.
 func (d *Daemon) Pull(ctx context.Context, ref string, tell func(Pulled)) error {
-	r, err := d.c.ImagePull(ctx, ref, image.PullOptions{})
+	r, err := d.api(ctx).ImagePull(ctx, ref, image.PullOptions{})
 	if err != nil {
 		return fmt.Errorf("fetching the image %s: %w", ref, asNotFound(err))
 	}

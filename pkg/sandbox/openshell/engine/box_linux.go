@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -38,12 +39,19 @@ type box struct {
 	limited  error              // why the number of processes is not bounded
 	lacking  native.Arrangement // what could not be arranged
 
-	removing chan struct{}  // holds one token: Remove is done by one at a time
-	gone     chan struct{}  // closed when the helper has ended
-	over     sync.Once      // closes gone where there never was a helper
-	owned    sync.WaitGroup // goroutines of the node's own programs inside
+	removing chan struct{}          // holds one token: Remove is done by one at a time
+	gone     chan struct{}          // closed when the helper has ended
+	over     sync.Once              // closes gone where there never was a helper
+	ending   chan struct{}          // closed when Remove begins
+	ended    sync.Once              // closes ending
+	answers  chan struct{}          // closed when the way out has answered from inside
+	opened   sync.Once              // closes answers
+	shut     atomic.Pointer[string] // why the way out is shut, if so
+	owned    sync.WaitGroup         // goroutines of the node's own programs inside
 	deleted  bool
 	times    times
+
+	strangers *strangers
 }
 
 // times are when a start came how far.
@@ -75,13 +83,40 @@ func (b *box) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return b.inside.Dial(ctx, port)
 }
 
-// Check attacks the sandbox from inside.
+// Check attacks the sandbox from inside, and asks the node's half of the way out.
+// The gateway's half is asked by the forwarder, which lets nothing through before
+// it has had an answer: see docs/adr/0020.
 func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
+	half := make(chan error, 1)
+	b.owned.Go(func() { half <- b.askHere(ctx) })
 	limits, err := b.inside.Check(ctx)
-	if err != nil {
+	if err := errors.Join(err, <-half); err != nil {
 		return nil, err
 	}
+	if why := b.shut.Load(); why != nil {
+		return nil, fmt.Errorf("the way out is shut: %s", *why)
+	}
 	return b.facts(limits), nil
+}
+
+// answersWithin bounds an answer of this process' own.
+const answersWithin = 10 * time.Second
+
+// askHere asks the proxy that serves the listener.
+func (b *box) askHere(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	conn, err := b.listener.Self(ctx)
+	if err != nil {
+		return fmt.Errorf("the session's proxy: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := inlet.Ask(conn); err != nil {
+		return fmt.Errorf("the session's proxy: %w", err)
+	}
+	return nil
 }
 
 // Remove deletes the sandbox, waits until it is gone, and undoes what Prepare
@@ -93,6 +128,7 @@ func (b *box) Remove(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	b.ended.Do(func() { close(b.ending) })
 	if b.listener != nil {
 		_ = b.listener.Close() // its token is worth nothing from here on
 	}
@@ -195,24 +231,31 @@ func (e *Engine) noContainer(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// firstLine hands on the first line that is written.
-type firstLine struct {
-	mu   sync.Mutex // guards buf
-	buf  bytes.Buffer
-	once sync.Once
-	got  chan string
+// lines hands on the lines that are written, as many as somebody takes.
+type lines struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+	got chan string
 }
 
-func (f *firstLine) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.buf.Len() < 4096 {
-		f.buf.Write(p)
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.buf.Len() < 4096 {
+		l.buf.Write(p)
 	}
-	if line, _, ok := strings.Cut(f.buf.String(), "\n"); ok {
-		f.once.Do(func() { f.got <- line })
+	for {
+		line, rest, ok := strings.Cut(l.buf.String(), "\n")
+		if !ok {
+			return len(p), nil
+		}
+		l.buf.Reset()
+		l.buf.WriteString(rest)
+		select {
+		case l.got <- lastWord(line):
+		default:
+		}
 	}
-	return len(p), nil
 }
 
 // lastWord is the last line that says something, as a person can read it.
@@ -231,6 +274,9 @@ var _ sandbox.Ender = (*box)(nil)
 
 // Why asks Docker what became of the container.
 func (b *box) Why(ctx context.Context) error {
+	if why := b.shut.Load(); why != nil {
+		return fmt.Errorf("its way out is shut: %s", *why)
+	}
 	if b.docker == "" || b.inside == nil {
 		return nil
 	}
@@ -283,7 +329,7 @@ func (b *box) facts(limits []sandbox.Fact) sandbox.Enforced {
 	g := b.client.Gateway()
 	out := sandbox.Enforced{
 		fact("filesystem", sandbox.Held, "a container of the image %s with what was mounted; Landlock by OpenShell, and this node's own beneath", b.e.o.Image),
-		fact("network", sandbox.Held, "OpenShell's policy lets one program reach one port of this node, where every connection is decided; the only way out is %s", b.spec.Proxy),
+		fact("network", sandbox.Held, "OpenShell's policy lets one program reach one port of this node, where every connection is decided; the only way out is %s, and nothing passes it before it has answered from inside", b.spec.Proxy),
 		fact("system calls", sandbox.Held, "OpenShell's seccomp filter, and this node's own beneath"),
 		fact("privileges", sandbox.Held, "no capabilities, none to be gained, no set-uid programs"),
 		fact("processes", sandbox.Held, "a process namespace of the container; outside ones can be neither seen nor signalled"),
@@ -325,6 +371,9 @@ func (b *box) limitFacts() []sandbox.Fact {
 	case l.Processes > 0:
 		processes.Detail += fmt.Sprintf("; %d could not be had: %v", l.Processes, b.limited)
 	}
-	disk := sandbox.Fact{Name: "disk limit", Strength: sandbox.Absent, Detail: "what a container writes is not limited: neither its own files nor scratch directories, which lie on this machine's disk"}
+	disk := sandbox.Fact{Name: "disk limit", Strength: sandbox.Absent, Detail: "what a container writes is not limited: neither its own files nor its home and other scratch directories, which lie on this machine's disk until its end"}
+	if l.Disk > 0 {
+		disk.Detail += fmt.Sprintf("; the %d bytes that were asked for cannot be had on this engine", l.Disk)
+	}
 	return []sandbox.Fact{memory, cpu, processes, disk}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -221,6 +222,57 @@ func TestB63_OthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// TestWayOutThatLeadsElsewhere: where the gateway's half of the way out ends at
+// somebody who is not this node, nothing of the session's gets through, and it
+// ends with a sentence, although the node's own half is in order.
+func TestWayOutThatLeadsElsewhere(t *testing.T) {
+	kerneltest.Long(t)
+	w := newWorld(t, gatewaytest.Options{})
+	e, spec := w.new(t), plainSpec(t, "elsewhere")
+	b, err := e.Prepare(bounded(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 16)
+	go func() {
+		for {
+			conn, err := b.Listener().Accept()
+			if err != nil {
+				return
+			}
+			line, _ := bufio.NewReader(conn).ReadString('\n')
+			heard <- line
+			answer := "HTTP/1.1 404 Not Found\r\n\r\n"
+			if conn.RemoteAddr().(*net.TCPAddr).IP.IsLoopback() { // the node itself
+				answer = "HTTP/1.1 204 No Content\r\n\r\n"
+			}
+			_, _ = conn.Write([]byte(answer))
+			_ = conn.Close()
+		}
+	}()
+	_, _ = b.Check(bounded(t)) // either may be first
+	if _, err := w.say(t, b, "bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; echo from inside >&3; sleep 300'"); err != nil && !errors.Is(err, sandbox.ErrGone) {
+		t.Error(err)
+	}
+	select {
+	case <-b.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("it runs on")
+	}
+	if why := b.(sandbox.Ender).Why(bounded(t)); why == nil || !strings.Contains(why.Error(), `its way out is shut: forwarder: the session's proxy: it answers "HTTP/1.1 404 Not Found"`) {
+		t.Errorf("it says %v", why)
+	}
+	if err := b.Remove(bounded(t)); err != nil {
+		t.Error(err)
+	}
+	for len(heard) > 0 {
+		if line := <-heard; !strings.Contains(line, "/healthz") {
+			t.Errorf("%q got through", line)
+		}
+	}
+	w.clean(t, e, spec)
+}
+
 // TestRefusalsAreSentences: each cause is named, and nothing is left running.
 func TestRefusalsAreSentences(t *testing.T) {
 	kerneltest.Long(t)
@@ -312,6 +364,10 @@ func TestH12_OnlyTheSandboxGetsIn(t *testing.T) {
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Errorf("it was answered: %d, %v", n, err)
+	}
+	seen, _ := b.(sandbox.Doorkeeper).Strangers()
+	if len(seen) != 1 || seen[0].Reason != "it is not the session's sandbox" || seen[0].Count != 1 {
+		t.Errorf("of who was turned away it says %+v", seen)
 	}
 	if _, err := w.say(t, b, "cat /run/mojoup/forwarder.conf >/dev/null && echo read"); err != nil {
 		t.Error(err)

@@ -56,7 +56,7 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if err != nil {
 		return nil, err
 	}
-	b := &box{e: e, log: e.log.With("sandbox", spec.ID), client: client, spec: spec, removing: make(chan struct{}, 1), gone: make(chan struct{}), times: times{asked: asked}}
+	b := &box{e: e, log: e.log.With("sandbox", spec.ID), client: client, spec: spec, removing: make(chan struct{}, 1), gone: make(chan struct{}), ending: make(chan struct{}), answers: make(chan struct{}), strangers: newStrangers(), times: times{asked: asked}}
 	defer func() {
 		if err != nil {
 			e.lost(client, err)
@@ -89,6 +89,7 @@ func (b *box) open(ctx context.Context) (err error) {
 	}
 	b.listener, err = inlet.Listen(inlet.Options{Address: at, Refused: func(r inlet.Refusal) {
 		b.log.Warn("refused on the way in", "peer", r.Peer, "uid", r.UID, "reason", r.Reason, "closed", r.Closed)
+		b.strangers.add(r)
 	}})
 	if err != nil {
 		return err
@@ -449,9 +450,10 @@ func (b *box) request(ctx context.Context) (openshell.Request, error) {
 	return r, nil
 }
 
-// forward starts the forwarder and waits until programs inside can connect.
+// forward starts the forwarder and waits until programs inside can connect. Their
+// connections wait there until it has tried the way out.
 func (b *box) forward(ctx context.Context) error {
-	said := &firstLine{got: make(chan string, 1)}
+	said := &lines{got: make(chan string, 4)}
 	proc, err := b.inside.Own(ctx, sandbox.Command{Argv: []string{own + "/" + forwarderName}, Dir: "/"}, sandbox.Stdio{Stdout: said, Stderr: said})
 	if err != nil {
 		return fmt.Errorf("starting the forwarder: %w", err)
@@ -469,10 +471,49 @@ func (b *box) forward(ctx context.Context) error {
 		if line != "ready" {
 			return fmt.Errorf("the forwarder does not run: %s", line)
 		}
-		return nil
 	case exit := <-ended:
 		return fmt.Errorf("the forwarder ended with %d", exit.Code)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	b.owned.Go(func() { b.opens(context.WithoutCancel(ctx), said.got, ended) })
+	return nil
 }
+
+// opens waits until the forwarder has had an answer by the way out. Where it gets
+// none, the session ends.
+func (b *box) opens(ctx context.Context, said <-chan string, ended <-chan sandbox.Exit) {
+	why := ""
+	select {
+	case why = <-said:
+	case exit := <-ended:
+		select {
+		case why = <-said: // its last word
+		default:
+			why = fmt.Sprintf("the forwarder ended with %d", exit.Code)
+		}
+	}
+	if why == opened {
+		close(b.answers)
+		b.log.Debug("the way out is open", "after", time.Since(b.times.created))
+		return
+	}
+	// Where all of the sandbox ends, the forwarder is only the first to be seen.
+	all := time.NewTimer(time.Second)
+	defer all.Stop()
+	select {
+	case <-b.gone:
+		return
+	case <-b.ending:
+		return
+	case <-all.C:
+	}
+	b.shut.Store(&why)
+	b.log.Warn("the way out is shut", "reason", why)
+	if err := b.e.o.Docker.Kill(ctx, b.docker); err != nil {
+		b.log.Warn("ending a container whose way out is shut", "error", err)
+	}
+}
+
+// opened is what the forwarder says once the way out has answered.
+const opened = "open"

@@ -35,6 +35,7 @@ type world struct {
 	t         *testing.T
 	inlet     *inlet.Listener
 	forwarder *forwarder
+	config    inlet.Config
 	asked     chan string // targets that the sandbox's proxy was asked for
 	refuse    atomic.Bool // by the sandbox's proxy
 }
@@ -56,7 +57,7 @@ func newWorld(t *testing.T, serve func(net.Conn), direct ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.forwarder = f
+	w.forwarder, w.config = f, c
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.serve(ctx) })
@@ -277,53 +278,41 @@ func TestNoMoreThanItMay(t *testing.T) {
 }
 
 // TestTheProgram runs what was built: static, it reads its file and nothing
-// else, says that it is ready, and ends when it is told to.
+// else, and says that it is ready. What connects inside waits until the node has
+// answered by the way out, then gets through. It ends when it is told to.
 func TestTheProgram(t *testing.T) {
-	dir := t.TempDir()
-	program := filepath.Join(dir, "forwarder")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	run := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	if out, err := run(); err == nil || !strings.Contains(out, inlet.ConfigName) {
+	program := built(t)
+	if out, err := exec.CommandContext(t.Context(), program).CombinedOutput(); err == nil || !strings.Contains(string(out), inlet.ConfigName) {
 		t.Errorf("without a file: %v %q", err, out)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	free.Close()
-	c := inlet.Config{Proxy: "http://127.0.0.1:1", Target: "host.example:4711", Listen: at}
-	if err := os.WriteFile(filepath.Join(dir, inlet.ConfigName), c.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "--target", "elsewhere:1")
-	cmd.Env = []string{"HTTPS_PROXY=http://elsewhere:1"}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || line != ready {
-		t.Errorf("it says %q, %v", line, err)
+	mayAnswer, first := make(chan struct{}), make(chan string, 8)
+	w := newWorld(t, func(c net.Conn) {
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		first <- line
+		<-mayAnswer
+		_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+	})
+	cmd, said, at := start(t, program, w.config)
+	if line := <-said; line != ready {
+		t.Errorf("it says %q", line)
 	}
 	conn, err := net.Dial("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if got, _ := io.ReadAll(conn); !bytes.Contains(got, []byte("cannot be reached")) {
-		t.Errorf("got %q", got)
+	if _, err := io.WriteString(conn, "from inside\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line := <-first; !strings.Contains(line, "/healthz") {
+		t.Errorf("before it has asked itself, %q came through", line)
+	}
+	close(mayAnswer)
+	if line := <-said; line != open {
+		t.Errorf("it says %q", line)
+	}
+	if line := <-first; line != "from inside\n" {
+		t.Errorf("then %q came through", line)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -331,4 +320,76 @@ func TestTheProgram(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
+}
+
+// TestNoWayThatWasNotTried: where nobody answers by the way out, or somebody else
+// does, nothing is let through, and its last word says why.
+func TestNoWayThatWasNotTried(t *testing.T) {
+	program := built(t)
+	other := newWorld(t, func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n") })
+	refusing := newWorld(t, echo)
+	refusing.refuse.Store(true)
+	dead := inlet.Config{Proxy: "http://127.0.0.1:1", Target: "host.example:4711"}
+	for name, tt := range map[string]struct {
+		config inlet.Config
+		says   string
+	}{"dead": {dead, "cannot be reached"}, "another": {other.config, "200 OK"}, "refused": {refusing.config, "it refused"}} {
+		cmd, said, _ := start(t, program, tt.config)
+		if line := <-said; line != ready {
+			t.Errorf("%s: it says %q", name, line)
+		}
+		if line := <-said; !strings.Contains(line, tt.says) {
+			t.Errorf("%s: it says %q, want %q", name, line, tt.says)
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Errorf("%s: it ended as if all were well", name)
+		}
+	}
+}
+
+func built(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "forwarder")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// start runs the program and answers what it says, line by line, and where it
+// listens.
+func start(t *testing.T, program string, c inlet.Config) (cmd *exec.Cmd, said <-chan string, at string) {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Listen = free.Addr().String()
+	free.Close()
+	file := filepath.Join(filepath.Dir(program), inlet.ConfigName)
+	_ = os.Remove(file)
+	if err := os.WriteFile(file, c.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.CommandContext(t.Context(), program, "--target", "elsewhere:1")
+	cmd.Env = []string{"HTTPS_PROXY=http://elsewhere:1"}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 8)
+	go func() {
+		defer close(lines)
+		in := bufio.NewReader(out)
+		for line, err := in.ReadString('\n'); err == nil; line, err = in.ReadString('\n') {
+			lines <- line
+		}
+	}()
+	return cmd, lines, c.Listen
 }

@@ -25,8 +25,10 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/inlet"
 )
 
-// ready is what it says once programs inside can connect.
-const ready = "ready\n"
+// What it says: ready once programs inside can connect, and open once the node
+// has answered through the sandbox's own proxy. Until then their connections
+// wait: not a byte of theirs leaves by a way that nobody has tried.
+const ready, open = "ready\n", "open\n"
 
 func main() {
 	// Whoever else runs as this user must not read the token out of memory.
@@ -56,11 +58,35 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer f.close()
 	if _, err := io.WriteString(out, ready); err != nil {
-		f.close()
+		return err
+	}
+	if err := f.ask(ctx); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, open); err != nil {
 		return err
 	}
 	f.serve(ctx)
+	return nil
+}
+
+// ask has the node answer about itself. OpenShell's proxy may begin to serve
+// later than the sandbox is ready: until then this waits.
+func (f *forwarder) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	conn, err := f.open(ctx, inlet.Preamble{Token: f.config.Token}, "")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := inlet.Ask(conn); err != nil {
+		return fmt.Errorf("the session's proxy: %w", err)
+	}
 	return nil
 }
 

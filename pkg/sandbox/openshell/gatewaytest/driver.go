@@ -56,6 +56,7 @@ func newDriver(t testing.TB, g *Gateway) *driver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docker.NegotiateAPIVersion(t.Context()) // calls that do it by themselves disturb each other
 	dir, err := os.MkdirTemp("", "double")
 	if err != nil {
 		t.Fatal(err)
