@@ -1,19 +1,62 @@
 package cli
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 )
 
 func newSignIn(p Process) *cobra.Command {
-	return group("signin", "sign-ins of your tools, and how sessions get them", newSignInStatus(p))
+	return group("signin", "sign-ins of your tools, and how sessions get them", newSignInStatus(p), newSignInRenew(p))
+}
+
+// newSignInRenew is the process that a node starts to renew a sign-in. It is
+// not for people: their tool renews by itself.
+func newSignInRenew(p Process) *cobra.Command {
+	return &cobra.Command{
+		Use: "renew TOOL SERVICE FILE", Short: "renew a sign-in in the tool's own file, where that is due", Args: cobra.ExactArgs(3), Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := outside(p); err != nil {
+				return err
+			}
+			// What has begun is brought to its end; it takes half a minute at most.
+			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			err := renewSignIn(cmd.Context(), args[0], args[1], args[2])
+			if err != nil {
+				f := fault.As(err)
+				fmt.Fprintf(p.Stdout, "%s\n%s\n", f.Error(), f.Hint)
+			}
+			return err
+		},
+	}
+}
+
+func renewSignIn(ctx context.Context, tool, service, file string) error {
+	for _, t := range signin.Named(signin.Builtin(), tool) {
+		if t.Service == service {
+			r := signin.Refresher{Client: &http.Client{}, Now: time.Now}
+			s, err := r.Refresh(ctx, t, file, node.RenewalDue)
+			if s != nil {
+				s.Wipe()
+			}
+			return err
+		}
+	}
+	return fault.Usage("there is no sign-in of %s to %s", tool, service)
 }
 
 func newSignInStatus(p Process) *cobra.Command {
@@ -25,13 +68,15 @@ kept (variables that move the tool's directories count), for which account, and 
 session gets it, which node.signin.mode.TOOL sets:
 
   standin  a stand-in is inside; the token takes its place on the way out
-  lease    the real access token is inside
-  hold     as lease in this version
+  lease    the real access token is inside, and a new one before it expires
+  hold     the same, and the tool may ask for a new one: the node answers
   copy     the real access token is inside, as it is at the session's start
   off      nothing is inside
 
 In no mode does a refresh token go inside, and what a session asks of the
-service that makes tokens is answered by the node.`,
+service that makes tokens is answered by the node. While a session has a
+sign-in, the node renews it ten minutes before it expires, where the tool keeps
+it and with the tool's own locks.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := outside(p); err != nil {
@@ -72,6 +117,9 @@ func printSignIns(p Process, all api.SignIns) {
 			row[3] = s.State
 		case !s.Expires.IsZero():
 			row[4] = s.Expires.Local().Format(time.DateTime)
+			if s.Renews {
+				row[4] += ", renewed before"
+			}
 		}
 		if s.RealInside {
 			row[5] += ": a real token is inside"

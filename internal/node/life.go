@@ -22,7 +22,6 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
-	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 )
 
@@ -54,10 +53,9 @@ type life struct {
 	refusals  []string          // closing lines about refused calls
 	kept      *recording.Writer // of what its terminal shows, or nil
 	keys      keys
-	tool      *tool           // nil where it runs any other command
-	lent      []*lent         // sign-ins that it has
-	staged    []signin.Staged // of those, what goes inside
-	cause     string          // the limit that ended the command, in words
+	tool      *tool   // nil where it runs any other command
+	lent      []*lent // sign-ins that it has
+	cause     string  // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session
@@ -200,7 +198,7 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	if err != nil {
 		return 0, cannotStart(err), l.sweep(ctx)
 	}
-	wayOut := l.serveWayOut(ctx, p, box.Listener())
+	wayOut := l.serveWayOut(ctx, p, box)
 	guard := l.guard(ctx, p)
 	told := l.follow(ctx, box)
 	door := l.watchDoor(box)
@@ -225,9 +223,6 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	}
 	<-guard.surveyed
 	l.stage("self-check")
-	if err := l.stageSignIns(ctx, box, p); err != nil {
-		return 0, err, nil
-	}
 	code, err = l.command(ctx, p, box, enforced)
 	return code, err, nil
 }
@@ -237,13 +232,17 @@ func cannotStart(err error) error { return fault.CannotRun("starting the sandbox
 
 // serveWayOut serves the session's listener until the returned function is
 // called, which waits for the last connection.
-func (l *life) serveWayOut(ctx context.Context, p prepared, ln net.Listener) (end func()) {
+func (l *life) serveWayOut(ctx context.Context, p prepared, box sandbox.Sandbox) (end func()) {
+	ln := box.Listener()
 	if ln == nil {
 		return func() {}
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var done sync.WaitGroup
 	done.Go(func() { l.refreshKeys(serving) })
+	if len(l.lent) > 0 {
+		done.Go(func() { l.keepSignIns(serving, box, p) })
+	}
 	done.Go(func() {
 		err := l.n.proxy.Serve(serving, ln, egress.Session{
 			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Keys: l.keys.ring, Answers: l.answers(), Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },

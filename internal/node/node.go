@@ -71,6 +71,9 @@ type Options struct {
 	Boot string
 	// Tools are those whose sign-ins are known; nil means [signin.Builtin].
 	Tools []signin.Tool
+	// Renew renews the sign-in at path where it is due; nil means in a process
+	// of its own.
+	Renew func(ctx context.Context, tool signin.Tool, path string) error
 	// Observe, if not nil, is told each step of each session and of the repair,
 	// see [sandbox.Observe].
 	Observe func(step string)
@@ -114,6 +117,7 @@ type Node struct {
 	vault      *vault.Vault
 	book       *secrets.Book // of the stand-ins that were given out
 	commands   source.Cache
+	renewals   renewals
 	key        string // of this process, in the rows of its sessions
 
 	records chan recorded // verdicts on their way to the store
@@ -145,6 +149,9 @@ func New(o Options) (*Node, error) {
 	o.Times, o.Boot = o.Times.orDefault(), cmp.Or(o.Boot, bootID())
 	if o.Tools == nil {
 		o.Tools = signin.Builtin()
+	}
+	if o.Renew == nil {
+		o.Renew = renewByProcess
 	}
 	door, err := o.door()
 	if err != nil {

@@ -219,7 +219,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 		return err
 	}
 	standIns = append(standIns, toolKeys...)
-	signIns, err := l.giveSignIns(ctx, p)
+	signIns, err := l.giveSignIns(ctx, p, standIns)
 	if err != nil {
 		return err
 	}
@@ -241,6 +241,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 		return err
 	}
 	p.spec, p.facts = made.Spec, made.Facts
+	p.spec.Mounts = append(p.spec.Mounts, l.signInFiles(person.Home)...)
 	p.notices = append(p.notices, hidden...)
 	p.command = sandbox.Command{Argv: l.argv(true), Dir: made.Dir, TTY: size(l.req.Terminal)}
 	for _, note := range p.policy.Notes {

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,29 +11,12 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mojoup/mojoup-node/internal/egress"
-	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 )
-
-// stageSignIns writes the files of the sign-ins into the session's home, which
-// is its memory and ends with it, before anything of the session's own runs.
-func (l *life) stageSignIns(ctx context.Context, box sandbox.Sandbox, p prepared) error {
-	var script strings.Builder
-	for _, s := range l.staged {
-		script.WriteString(putScript(variableOf(p.spec.Env, "HOME"), s))
-	}
-	if script.Len() == 0 {
-		return nil
-	}
-	if err := l.inSandbox(ctx, box, script.String()); err != nil {
-		return fault.CannotRun("putting a sign-in into the session's home: %w", err)
-	}
-	l.stage("sign-ins")
-	return nil
-}
 
 // putScript puts a file into a directory of its own by rename, as the tools do:
 // one that reads it meanwhile sees the old one or the new one. From the first
@@ -89,7 +73,7 @@ type signInAnswers struct{ lent []*lent }
 
 // answers are those of the session, or nil where it has no such sign-in.
 func (l *life) answers() egress.Answers {
-	if !slices.ContainsFunc(l.lent, func(one *lent) bool { return one.found.Tool.Renewal != nil }) {
+	if !slices.ContainsFunc(l.lent, func(one *lent) bool { return one.tool.Renewal != nil }) {
 		return nil
 	}
 	return signInAnswers{l.lent}
@@ -112,9 +96,9 @@ func (a signInAnswers) Answer(host string, port uint16, path string) (http.Handl
 		}
 		switch {
 		case path == at.Path:
-			return http.HandlerFunc(one.token), "answered by the node: it renews the sign-in of " + one.found.Tool.Title + " on the host"
-		case path == one.found.Tool.Renewal.Revoke && path != "":
-			return http.HandlerFunc(unavailable), "answered by the node: a session does not end the sign-in of " + one.found.Tool.Title
+			return http.HandlerFunc(one.token), "answered by the node: it renews the sign-in of " + one.tool.Title + " on the host"
+		case path == one.tool.Renewal.Revoke && path != "":
+			return http.HandlerFunc(unavailable), "answered by the node: a session does not end the sign-in of " + one.tool.Title
 		}
 	}
 	return nil, ""
@@ -122,18 +106,35 @@ func (a signInAnswers) Answer(host string, port uint16, path string) (http.Handl
 
 // tokenURL is where the tool asks for new tokens, or nil.
 func (o *lent) tokenURL() *url.URL {
-	if o.found.Tool.Renewal == nil {
+	if o.tool.Renewal == nil {
 		return nil
 	}
-	u, err := url.Parse(o.found.Tool.Renewal.URL)
+	u, err := url.Parse(o.tool.Renewal.URL)
 	if err != nil {
 		return nil
 	}
 	return u
 }
 
-// token answers a request for new tokens.
-func (o *lent) token(w http.ResponseWriter, r *http.Request) { unavailable(w, r) }
+// token answers a request for new tokens. In mode hold the tool may ask, and
+// gets what the host has: renewed there first, where that is due. It never gets
+// more than that, however often it asks.
+func (o *lent) token(w http.ResponseWriter, r *http.Request) {
+	if o.mode != signin.Hold || o.path == "" || r.Method != http.MethodPost {
+		unavailable(w, r)
+		return
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 64<<10))
+	err := o.renews(r.Context())
+	fresh, ferr := o.tool.At(o.path)
+	if err != nil || ferr != nil || !fresh.Same(o.now()) || fresh.Left(time.Now()) <= 0 {
+		unavailable(w, r)
+		return
+	}
+	defer fresh.Wipe()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(fresh.Granted(time.Now()))
+}
 
 // unavailable is the one answer at which every tool goes on with the token that
 // it has, and looks again later whether there is a new one. A refusal makes

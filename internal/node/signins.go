@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/config"
@@ -12,6 +14,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
@@ -93,17 +96,60 @@ func (n *Node) signInKeyring(ctx context.Context, attributes map[string]string) 
 
 // lent is a sign-in that a session has.
 type lent struct {
-	found  *signin.SignIn
-	mode   signin.Mode
-	staged signin.Staged
+	tool signin.Tool
+	mode signin.Mode
+	path string // of the person's file, or ""
+	// standIn is what the session has of the token in mode standin.
+	standIn string
+	renews  func(context.Context) error // has it renewed where the tool keeps it
+
+	mu    sync.Mutex // guards found
+	found *signin.SignIn
+}
+
+func (o *lent) now() *signin.SignIn {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.found
+}
+
+// staged is what of it goes inside.
+func (o *lent) staged() (signin.Staged, error) { return o.now().Stage(o.mode, o.standIn) }
+
+// stagedOf is what goes inside of several.
+func stagedOf(some []*lent) ([]signin.Staged, error) {
+	var all []signin.Staged
+	for _, one := range some {
+		s, err := one.staged()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return signin.Merged(all), nil
+}
+
+// signInFiles are the files of the sign-ins in the session's home, which is its
+// memory and ends with it.
+func (l *life) signInFiles(home string) (files []sandbox.Mount) {
+	all, err := stagedOf(l.lent)
+	if err != nil {
+		return nil // it was staged once already
+	}
+	for _, s := range all {
+		if s.Target != "" {
+			files = append(files, sandbox.Mount{Kind: sandbox.Seed, Target: filepath.Join(home, s.Target), Content: s.Content(), Mode: 0o600})
+		}
+	}
+	return files
 }
 
 // giveSignIns finds the sign-ins that the policy or the tool asks for, and says
 // what of them goes inside. A session does not start with less than its policy
 // asks for; a tool that was never signed in to starts without.
-func (l *life) giveSignIns(ctx context.Context, p *prepared) (env []string, err error) {
+func (l *life) giveSignIns(ctx context.Context, p *prepared, given []string) (env []string, err error) {
 	for _, want := range wanted(l.signInNames(p)) {
-		some, err := l.findSignIns(ctx, p, want.of)
+		some, err := l.findSignIns(ctx, p, want.of, given)
 		switch {
 		case err != nil && (want.optional || !policyWants(p.policy, want.of) && signin.KindOf(err) == signin.None):
 			p.notices = append(p.notices, "without a sign-in: "+fault.As(err).Error())
@@ -114,17 +160,13 @@ func (l *life) giveSignIns(ctx context.Context, p *prepared) (env []string, err 
 		l.lent = append(l.lent, some...)
 		p.notices = append(p.notices, aboutLent(p.policy, some)...)
 	}
-	var all []signin.Staged
-	for _, one := range l.lent {
-		all = append(all, one.staged)
-	}
-	l.staged = signin.Merged(all)
-	for _, s := range l.staged {
+	all, err := stagedOf(l.lent)
+	for _, s := range all {
 		if s.Variable != "" {
 			env = append(env, s.Variable+"="+s.Value)
 		}
 	}
-	return env, nil
+	return env, err
 }
 
 // signInNames are the tools whose sign-in is asked for.
@@ -142,13 +184,13 @@ func policyWants(e *policy.Effective, tool string) bool {
 
 // findSignIns are those of one tool, in the mode of the settings: none where
 // that is off, or a key takes their place.
-func (l *life) findSignIns(ctx context.Context, p *prepared, name string) (out []*lent, err error) {
+func (l *life) findSignIns(ctx context.Context, p *prepared, name string, given []string) (out []*lent, err error) {
 	tools := signin.Named(l.n.o.Tools, name)
 	if len(tools) == 0 {
 		return nil, fault.CannotRun("the policy asks for the sign-in of %s, which this program does not know", name)
 	}
 	mode := l.n.signInMode(tools[0])
-	if mode == signin.Off || !policyWants(p.policy, name) && l.hasKey(name) {
+	if mode == signin.Off || !policyWants(p.policy, name) && hasKey(name, slices.Concat(l.req.Env, given)) {
 		return nil, nil
 	}
 	w := l.n.signInWorld(l.n.home(l.req.Env), l.req.SignIns)
@@ -156,10 +198,10 @@ func (l *life) findSignIns(ctx context.Context, p *prepared, name string) (out [
 	for _, tool := range tools {
 		one, err := l.findSignIn(ctx, tool, w, mode)
 		switch {
-		case err == nil && !slices.ContainsFunc(out, func(o *lent) bool { return o.staged.Variable != "" && o.staged.Variable == one.staged.Variable }):
+		case err == nil && !slices.ContainsFunc(out, func(o *lent) bool { return o.tool.Variable != "" && o.tool.Variable == one.tool.Variable }):
 			out = append(out, one)
 		case err == nil:
-			one.found.Wipe() // the variable has another already
+			one.now().Wipe() // the variable has another already
 		case signin.KindOf(err) != signin.None:
 			return nil, err
 		case none == nil:
@@ -172,8 +214,12 @@ func (l *life) findSignIns(ctx context.Context, p *prepared, name string) (out [
 	return out, nil
 }
 
+// findSignIn finds one, which is renewed first where it is about to expire.
 func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World, mode signin.Mode) (*lent, error) {
 	s, err := tool.Find(ctx, w)
+	if err == nil && s.Renews && s.Path != "" && s.Left(time.Now()) < renewBefore {
+		s, err = l.renewedFirst(ctx, tool, w, s)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -187,15 +233,26 @@ func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World,
 	return l.lend(s, mode)
 }
 
+// renewedFirst is the sign-in after a renewal, or as it was where that cannot
+// be had and it still holds.
+func (l *life) renewedFirst(ctx context.Context, tool signin.Tool, w signin.World, s *signin.SignIn) (*signin.SignIn, error) {
+	if err := l.n.renew(ctx, tool, s.Path); err != nil {
+		if s.Left(time.Now()) > 0 {
+			l.client.Notice(fmt.Sprintf("the sign-in of %s expires soon: %v", tool.Title, err))
+			return s, nil
+		}
+		s.Wipe()
+		return nil, err
+	}
+	s.Wipe()
+	return tool.Find(ctx, w)
+}
+
 // hasKey reports whether the session has a key that the tool prefers to its
 // sign-in.
-func (l *life) hasKey(tool string) bool {
+func hasKey(tool string, env []string) bool {
 	p := profile.Find(tool)
-	if p == nil || p.Choose != "first" {
-		return false
-	}
-	kept := l.keys.sources()
-	return slices.ContainsFunc(p.Keys, func(k profile.Key) bool { _, has := kept[k.Name]; return has || variableOf(l.req.Env, k.Name) != "" })
+	return p != nil && p.Choose == "first" && slices.ContainsFunc(p.Keys, func(k profile.Key) bool { return variableOf(env, k.Name) != "" })
 }
 
 func variableOf(env []string, name string) string {
@@ -208,17 +265,16 @@ func variableOf(env []string, name string) string {
 }
 
 // lend makes what the session gets.
-func (l *life) lend(s *signin.SignIn, mode signin.Mode) (_ *lent, err error) {
-	one := &lent{found: s, mode: mode}
-	standIn := ""
+func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
+	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Path}
+	one.renews = func(ctx context.Context) error { return l.n.renew(ctx, s.Tool, s.Path) }
 	if mode == signin.Standin {
-		standIn, err = l.keys.ring.Add(secrets.Secret{
-			Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true,
-			Binding: s.Tool.Binding,
+		one.standIn, err = l.keys.ring.Add(secrets.Secret{
+			Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true, Binding: s.Tool.Binding,
 		})
 	}
 	if err == nil {
-		one.staged, err = s.Stage(mode, standIn)
+		_, err = one.staged()
 	}
 	return one, err
 }
@@ -230,7 +286,7 @@ func signInKey(t signin.Tool) string { return "sign-in " + t.Name + " " + t.Serv
 // aboutLent is what people should know of sign-ins that go inside.
 func aboutLent(e *policy.Effective, some []*lent) (lines []string) {
 	for _, one := range some {
-		tool := one.found.Tool
+		tool := one.tool
 		if one.mode.RealInside() {
 			lines = append(lines, fmt.Sprintf("mode %s puts a real access token of %s (%s) inside", one.mode, tool.Title, tool.Service))
 		}
@@ -247,6 +303,6 @@ func aboutLent(e *policy.Effective, some []*lent) (lines []string) {
 // returnSignIns forgets the tokens of a session that has ended.
 func (l *life) returnSignIns() {
 	for _, one := range l.lent {
-		one.found.Wipe()
+		one.now().Wipe()
 	}
 }

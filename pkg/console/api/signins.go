@@ -34,7 +34,7 @@ type SignIn struct {
 	Kept    string    `json:"kept,omitempty"`
 	Account string    `json:"account,omitempty"`
 	Expires time.Time `json:"expires,omitzero"` // the access token
-	// Renews says that it can be renewed.
+	// Renews says that it is renewed before it expires.
 	Renews bool `json:"renews"`
 	// Mode is how a session gets it: standin, lease, hold, copy, off.
 	Mode string `json:"mode"`

@@ -69,6 +69,11 @@ func (p Place) dir(w World) string {
 	return filepath.Join(w.Home, strings.TrimPrefix(strings.TrimPrefix(p.Default, "~"), "/"))
 }
 
+// At is the sign-in in the file at path, which a place has led to before.
+func (t Tool) At(path string) (*SignIn, error) {
+	return t.inFile(path, slices.ContainsFunc(t.Places, func(p Place) bool { return p.Comments }))
+}
+
 // inFile reads the document at path.
 func (t Tool) inFile(path string, comments bool) (*SignIn, error) {
 	content, real, others, err := t.document(path)

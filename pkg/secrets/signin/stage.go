@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 )
 
 // A Staged is what of a sign-in goes into a session.
@@ -123,4 +125,27 @@ func standInIdentity(keep []string, identity map[string]any) string {
 	}
 	enc := base64.RawURLEncoding
 	return enc.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + enc.EncodeToString(body) + "." + enc.EncodeToString([]byte("unsigned"))
+}
+
+// Granted is how the service that makes tokens would say what the host has to a
+// session in mode [Hold], whose refresh token stands for one that is not inside.
+func (s *SignIn) Granted(now time.Time) map[string]any {
+	out := map[string]any{
+		"access_token": string(s.access.RevealForTheWire()), "refresh_token": Held, "token_type": "Bearer",
+		"expires_in": int64(min(s.Left(now), 30*24*time.Hour).Seconds()),
+	}
+	if len(s.Tool.Document.Identity) > 0 {
+		out["id_token"] = s.identity
+	}
+	if r := s.Tool.Renewal; r != nil && len(r.ScopesAt) > 0 {
+		var scopes []string
+		list, _ := s.kept[r.ScopesAt.key()].([]any)
+		for _, v := range list {
+			if scope, ok := v.(string); ok {
+				scopes = append(scopes, scope)
+			}
+		}
+		out["scope"] = strings.Join(scopes, " ")
+	}
+	return out
 }

@@ -1,0 +1,257 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin/signintest"
+)
+
+// signedIn is a person who is signed in to Claude Code, at a service of the
+// test's own.
+type signedIn struct {
+	home, file string
+	srv        *signintest.Server
+	tool       signin.Tool
+	renewals   atomic.Int32
+}
+
+func newSignedIn(t *testing.T, left time.Duration) *signedIn {
+	t.Helper()
+	s := &signedIn{home: t.TempDir(), srv: signintest.Start(t, time.Now, 8*time.Hour), tool: signin.Named(signin.Builtin(), "claude")[0]}
+	renewal := *s.tool.Renewal
+	renewal.URL = s.srv.URL
+	s.tool.Renewal = &renewal
+	s.file = filepath.Join(s.home, ".claude", ".credentials.json")
+	if err := os.Mkdir(filepath.Dir(s.file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	access, refresh := s.srv.SignIn("me")
+	doc := fmt.Sprintf(`{"claudeAiOauth":{"accessToken":%q,"refreshToken":%q,"expiresAt":%d,"scopes":["user:inference"]},"mcpOAuth":{"x":"FORBIDDEN"}}`,
+		access, refresh, time.Now().Add(left).UnixMilli())
+	if err := os.WriteFile(s.file, []byte(doc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// renew is what a node's own process does, or the tool on the host.
+func (s *signedIn) renew(ctx context.Context, due func(*signin.SignIn) bool) error {
+	s.renewals.Add(1)
+	r := signin.Refresher{Client: &http.Client{}, Now: time.Now}
+	_, err := r.Refresh(ctx, s.tool, s.file, due)
+	return err
+}
+
+func (s *signedIn) token(t *testing.T) string {
+	t.Helper()
+	found, err := s.tool.At(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(found.Access().RevealForTheWire())
+}
+
+func (s *signedIn) serve(t *testing.T, w world, mode signin.Mode) *running {
+	t.Helper()
+	if err := os.WriteFile(w.paths.Config, fmt.Appendf(nil, "[node.signin.mode]\nclaude = %q\n", mode), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := w.options(t, nativeEngine(t))
+	o.Tools, o.Times = []signin.Tool{s.tool}, Times{Keys: 10 * time.Millisecond}
+	o.Renew = func(ctx context.Context, _ signin.Tool, path string) error {
+		if path != s.file {
+			return fmt.Errorf("renews %s", path)
+		}
+		return s.renew(ctx, RenewalDue)
+	}
+	return w.serve(t, o)
+}
+
+func (s *signedIn) request(script string) api.RunRequest {
+	return api.RunRequest{
+		Command: []string{"/bin/sh", "-c", script}, Env: []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH")},
+		PolicyName: "p", Policy: `{"version":1,"network":{"rules":[]},"signIns":["claude"]}`,
+	}
+}
+
+// follows waits until its file has changed and shows it then.
+const follows = `f=~/.claude/.credentials.json; cat $f; cp $f ~/old; echo ready; while cmp -s $f ~/old; do sleep 0.05; done; cat $f; stat -c '%a' $f`
+
+// TestT11_TheNewTokenReachesSessions: what is renewed on the host is in
+// sessions that lease it, mode 0600, and never a refresh token.
+func TestT11_TheNewTokenReachesSessions(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []signin.Mode{signin.Lease, signin.Hold} {
+		s, w := newSignedIn(t, 8*time.Hour), newWorld(t)
+		r := s.serve(t, w, mode)
+		before := s.token(t)
+		a := w.ask(t, r.client, s.request(follows))
+		a.out.await(t, "ready")
+		if err := s.renew(t.Context(), func(*signin.SignIn) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		e, err := a.end(t)
+		if err != nil || e.Code != 0 {
+			t.Fatalf("%s: %+v, %v: %s", mode, e, err, a.out)
+		}
+		out := a.out.String()
+		if !strings.Contains(out, before) || !strings.Contains(out, s.token(t)) || strings.Contains(out, "refresh-of-me") || strings.Contains(out, "FORBIDDEN") || !strings.HasSuffix(out, "600\n") {
+			t.Errorf("%s: %s", mode, out)
+		}
+		if (strings.Contains(out, signin.Held)) != (mode == signin.Hold) {
+			t.Errorf("%s: %s", mode, out)
+		}
+		if !s.srv.Alive("me") {
+			t.Errorf("%s: the host is logged out", mode)
+		}
+	}
+}
+
+// TestT11_AStandInLeadsToTheNewToken: under the same stand-in the new token
+// goes out, and nothing inside changes.
+func TestT11_AStandInLeadsToTheNewToken(t *testing.T) {
+	t.Parallel()
+	s, w := newSignedIn(t, 8*time.Hour), newWorld(t)
+	r := s.serve(t, w, signin.Standin)
+	a := w.ask(t, r.client, s.request(`cat ~/.claude/.credentials.json; echo ready; exec sleep 600`))
+	defer a.gone()
+	a.out.await(t, "ready")
+	text, _, _ := strings.Cut(a.out.String(), "ready")
+	var doc struct {
+		ClaudeAiOauth struct {
+			AccessToken string
+			ExpiresAt   int64
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &doc); err != nil || doc.ClaudeAiOauth.ExpiresAt != 9999999999999 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	standIn := doc.ClaudeAiOauth.AccessToken
+	if standIn == s.token(t) {
+		t.Fatal("the real token is inside")
+	}
+	sent := func() string {
+		r.node.mu.Lock()
+		defer r.node.mu.Unlock()
+		for _, l := range r.node.live {
+			h := http.Header{"Authorization": {"Bearer " + standIn}}
+			swap, misuse := l.keys.ring.Look(secrets.Request{Host: "api.anthropic.com", Port: 443, TLS: true, Path: "/v1/messages", Header: h})
+			if misuse != nil {
+				t.Fatal(misuse.Reason)
+			}
+			swap.Header(h)
+			return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+		}
+		return ""
+	}
+	if got := sent(); got != s.token(t) {
+		t.Errorf("sent %s", got)
+	}
+	if err := s.renew(t.Context(), func(*signin.SignIn) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	late := time.After(enough)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for got := sent(); got != s.token(t); got = sent() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the new token does not go out")
+		}
+	}
+}
+
+// TestT11_SessionsHaveItRenewed: ten sessions of a sign-in that is about to
+// expire have it renewed once, and start with the new token; one that cannot be
+// renewed and has expired is no session.
+func TestT11_SessionsHaveItRenewed(t *testing.T) {
+	t.Parallel()
+	s, w := newSignedIn(t, 5*time.Minute), newWorld(t)
+	r := s.serve(t, w, signin.Lease)
+	var all []*asked
+	for range 10 {
+		all = append(all, w.ask(t, r.client, s.request(`cat ~/.claude/.credentials.json`)))
+	}
+	for _, a := range all {
+		if e, err := a.end(t); err != nil || e.Code != 0 || !strings.Contains(a.out.String(), s.token(t)) {
+			t.Errorf("%+v, %v: %s", e, err, a.out)
+		}
+	}
+	if spent, reused := s.srv.Counts(); spent != 1 || reused != 0 || !s.srv.Alive("me") {
+		t.Errorf("spent %d, reused %d", spent, reused)
+	}
+
+	gone, w := newSignedIn(t, -time.Minute), newWorld(t)
+	gone.tool.Renewal.URL = "http://127.0.0.1:1/token"
+	r = gone.serve(t, w, signin.Lease)
+	a := w.ask(t, r.client, gone.request("true"))
+	if e, err := a.end(t); err != nil || e.Problem == nil || !strings.Contains(e.Problem.Sentence, "cannot be reached") || e.Code != 125 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// TestT11_HeldIsAnsweredByTheNode: a tool that asks for a new token gets what
+// the host has, and nothing where that is another account's or has expired.
+func TestT11_HeldIsAnsweredByTheNode(t *testing.T) {
+	t.Parallel()
+	s := newSignedIn(t, 5*time.Minute)
+	found, err := s.tool.At(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := &lent{tool: s.tool, mode: signin.Hold, path: s.file, found: found, renews: func(ctx context.Context) error { return s.renew(ctx, RenewalDue) }}
+	ask := func(one *lent) (int, string) {
+		w := httptest.NewRecorder()
+		one.token(w, httptest.NewRequest(http.MethodPost, "https://platform.claude.com/v1/oauth/token", strings.NewReader(`{"refresh_token":"node-managed"}`)))
+		return w.Code, w.Body.String()
+	}
+	for range 3 {
+		status, body := ask(one)
+		var said struct {
+			AccessToken  string `json:"access_token"`
+			RefreshToken string `json:"refresh_token"`
+			ExpiresIn    int    `json:"expires_in"`
+			Scope        string `json:"scope"`
+		}
+		if err := json.Unmarshal([]byte(body), &said); err != nil || status != 200 || said.AccessToken != s.token(t) || said.RefreshToken != signin.Held || said.ExpiresIn < 28000 || said.Scope != "user:inference" {
+			t.Errorf("%d: %s", status, body)
+		}
+	}
+	if spent, _ := s.srv.Counts(); spent != 1 {
+		t.Errorf("spent %d", spent)
+	}
+	for name, other := range map[string]*lent{
+		"lease":   {tool: s.tool, mode: signin.Lease, path: s.file, found: found, renews: one.renews},
+		"standin": {tool: s.tool, mode: signin.Standin, path: s.file, found: found, renews: one.renews},
+		"foreign": {tool: s.tool, mode: signin.Hold, path: s.file, found: &signin.SignIn{Tool: s.tool, ID: "somebody else"}, renews: one.renews},
+		"no file": {tool: s.tool, mode: signin.Hold, path: s.file + "x", found: found, renews: one.renews},
+	} {
+		if name == "foreign" {
+			content, err := os.ReadFile(s.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content = []byte(strings.Replace(string(content), `"scopes"`, `"accountUuid":"a","organizationUuid":"b","scopes"`, 1))
+			if err := os.WriteFile(s.file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if status, body := ask(other); status != 503 || strings.Contains(body, s.token(t)) {
+			t.Errorf("%s: %d: %s", name, status, body)
+		}
+	}
+}
