@@ -167,7 +167,7 @@ func (e *http1) hear(x *exchange, r *http.Request, up *upstream) (*reply, error)
 		if e.head.minor == '0' || a.status == http.StatusContinue && e.continued {
 			continue
 		}
-		out := append(e.appendFields(startLine(borrow(), a), x, a, false), crlf+crlf...)
+		out := append(e.appendFields(startLine(borrow(), x, a), x, a, false), crlf+crlf...)
 		_, err = e.c.Write(out)
 		give(out)
 		if err != nil {

@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +20,8 @@ import (
 )
 
 // script leads a port to a server that says exactly what is given, once per
-// request head, and closes where it is told nothing more. It returns how many
-// connections were made and what was asked on them.
+// request head, and closes where it is told nothing more; behind TLS on port
+// 443. It returns how many connections were made and what was asked on them.
 func (w *world) script(port uint16, answers ...string) (conns *atomic.Int32, asked chan string) {
 	w.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,6 +34,11 @@ func (w *world) script(port uint16, answers ...string) (conns *atomic.Int32, ask
 		next <- a
 	}
 	close(next)
+	if port == 443 {
+		ln = tls.NewListener(ln, &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return testAuthority().Leaf(orHost(h.ServerName))
+		}})
+	}
 	go func() {
 		for {
 			c, err := ln.Accept()
@@ -142,6 +148,25 @@ func TestCutAnswersAreCut(t *testing.T) {
 		}
 		if body, err := io.ReadAll(res.Body); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q: %q %v", answer, body, err)
+		}
+	}
+}
+
+// A status line is given on with the words that a server chose for it: no other
+// reader may find a second line in them.
+func TestStatusLinesAreOneLine(t *testing.T) {
+	for _, answer := range []string{
+		"HTTP/1.1 200 OK\rContent-Length: 0\r\r\nContent-Length: 5\r\n\r\nhello",
+		"HTTP/1.1 200 OK\rContent-Length: 0\nContent-Length: 5\n\nhello",
+		"HTTP/1.1 200 OK\x00\nContent-Length: 5\n\nhello",
+		"HTTP/1.1 103 Early\rX: y\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+	} {
+		w := newWorld(t, only("api.x.example", 80))
+		w.script(80, answer)
+		c := w.raw()
+		io.WriteString(c, askPlain)
+		if all, err := io.ReadAll(c); !bytes.HasPrefix(all, []byte("HTTP/1.1 502 Bad Gateway\r\n")) || err != nil {
+			t.Errorf("%q: %q %v", answer, all, err)
 		}
 	}
 }

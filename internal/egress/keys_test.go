@@ -288,6 +288,31 @@ func TestEchoedKeysAreMaskedOnTheWayIn(t *testing.T) {
 	}
 }
 
+// A server may say a key in any part of an answer's head.
+func TestEchoedKeysAreMaskedInHeads(t *testing.T) {
+	for name, answer := range map[string]string{
+		"reason":         "HTTP/1.1 401 No Such Key KEY\r\nContent-Length: 0\r\n\r\n",
+		"spelled oddly":  "HTTP/1.1 401 No Such Key KEY\nContent-Length: 0\n\n",
+		"interim reason": "HTTP/1.1 103 Hints for KEY\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+		"switched":       "HTTP/1.1 101 Welcome KEY\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n" + thenClose,
+		"name":           "HTTP/1.1 200 OK\r\nX-KEY: 1\r\nContent-Length: 0\r\n\r\n",
+		"trailer's name": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-KEY: KEY\r\n\r\n",
+	} {
+		w, standIn := keyWorld(t, all, bindAPI)
+		w.script(443, strings.ReplaceAll(answer, "KEY", realKey))
+		c := w.inside("api.x.example:443", "http/1.1")
+		wish := "Connection: close"
+		if name == "switched" {
+			wish = "Connection: Upgrade\r\nUpgrade: websocket"
+		}
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: api.x.example\r\n"+wish+"\r\n\r\n")
+		got, err := io.ReadAll(c)
+		if err != nil || bytes.Contains(got, []byte(realKey)) || !bytes.Contains(got, []byte(standIn)) {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+}
+
 // saysKey reports whether the real key stands in text or in a base64 word of it.
 func saysKey(text []byte) bool {
 	if bytes.Contains(text, []byte(realKey)) {

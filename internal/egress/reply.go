@@ -221,11 +221,16 @@ func (c *chunks) readTrailer() error {
 	}
 }
 
+var errStatusLine = errors.New("the host's status line holds a control character")
+
 // readOddReply reads an answer as net/http does.
 func (u *upstream) readOddReply(method string) (*reply, error) {
 	res, err := http.ReadResponse(u.in, &http.Request{Method: method})
 	if err != nil {
 		return nil, cutShort(err)
+	}
+	if !isPlain(res.Status) { // the one thing that net/http passes on unlooked at
+		return nil, errStatusLine
 	}
 	u.left = math.MaxInt64
 	a := &reply{

@@ -39,7 +39,7 @@ func (e *http1) tell(x *exchange, a *reply) bool {
 	if a.body != nil && a.length < 0 && !chunked {
 		e.keep = false
 	}
-	out := e.appendFields(startLine(borrow(), a), x, a, chunked)
+	out := e.appendFields(startLine(borrow(), x, a), x, a, chunked)
 	if !e.keep {
 		out = appendField(out, "Connection", "close")
 	}
@@ -72,8 +72,13 @@ func (e *http1) ready(a *reply) bool {
 	return end >= 0 && end < len(data)-1
 }
 
-// startLine appends the first line of an answer that is passed on.
-func startLine(out []byte, a *reply) []byte { return append(append(out, "HTTP/1.1 "...), a.line...) }
+// startLine appends the first line of an answer that is passed on, masked: its
+// reason may be any words of the server's.
+func startLine(out []byte, x *exchange, a *reply) []byte {
+	out = append(append(out, "HTTP/1.1 "...), a.line...)
+	x.mask.Mask(out[len(out)-len(a.line):])
+	return out
+}
 
 // appendFields appends the fields of an answer, masked. How its body is framed
 // is said by us.
@@ -97,8 +102,9 @@ func (e *http1) appendFields(out []byte, x *exchange, a *reply, chunked bool) []
 }
 
 func appendMasked(out []byte, f field, mask *secrets.Masker) []byte {
+	at := len(out)
 	out = appendField(out, f.name, f.value)
-	mask.Mask(out[len(out)-len(f.value):])
+	mask.Mask(out[at:])
 	return out
 }
 
@@ -265,7 +271,7 @@ func (e *http1) stopUpload() {
 // HTTP. What of a WebSocket comes in is masked.
 func (e *http1) switched(x *exchange, a *reply) {
 	e.c.dismiss()
-	out := startLine(borrow(), a)
+	out := startLine(borrow(), x, a)
 	for _, f := range a.fields {
 		if f.key != "Alt-Svc" && f.key != "Content-Length" && f.key != "Transfer-Encoding" {
 			out = appendMasked(out, f, x.mask)
