@@ -74,7 +74,7 @@ func (e *http1) ask(x *exchange, r *http.Request) (*reply, error) {
 		a, unheard := e.hear(x, r, up)
 		switch {
 		case unheard == nil:
-			a.close = a.close || err != nil
+			a.close = a.close || err != nil || mayOverlook(r)
 			return a, nil
 		case err != nil:
 			return nil, err
@@ -88,6 +88,13 @@ func (e *http1) ask(x *exchange, r *http.Request) (*reply, error) {
 // safe reports whether a method may be tried again without harm.
 func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions || method == http.MethodTrace
+}
+
+// mayOverlook reports whether a server might not look for a body where this
+// request has one. What it reads of that as its next request would have been
+// judged by nobody, so it is to read no other on that connection.
+func mayOverlook(r *http.Request) bool {
+	return r.ContentLength != 0 && (safe(r.Method) || r.Method == http.MethodDelete)
 }
 
 // verbatim reports whether the body is sent on as it came, framing and all.
@@ -203,6 +210,9 @@ func (e *http1) appendRequest(out []byte, x *exchange, r *http.Request) ([]byte,
 	}
 	if !framed && r.ContentLength != 0 {
 		out = appendFraming(out, r.ContentLength)
+	}
+	if mayOverlook(r) {
+		out = appendField(out, "Connection", "close")
 	}
 	if v := r.Header["Accept-Encoding"]; len(v) > 0 && !slices.ContainsFunc(e.head.fields, func(f field) bool { return f.key == "Accept-Encoding" }) {
 		out = appendField(out, "Accept-Encoding", v[0])

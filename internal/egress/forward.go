@@ -279,6 +279,7 @@ func rewrite(pr *httputil.ProxyRequest) {
 	out.Header.Del("Http2-Settings")
 	out.Header.Del("Upgrade")
 	out.Header.Del("Connection")
+	out.Close = mayOverlook(in)
 	x.swap.Header(out.Header)
 	x.readable(out.Header)
 	x.listing.ask(out.Header)

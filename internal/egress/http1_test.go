@@ -152,6 +152,39 @@ func TestCutAnswersAreCut(t *testing.T) {
 	}
 }
 
+// A server that looks for no body where a request has one reads that as its next
+// request, which nobody has judged. It must be told not to.
+func TestBodiesAreNoRequests(t *testing.T) {
+	hidden := "DELETE /v1/a HTTP/1.1\r\nHost: api.x.example\r\n\r\n"
+	for _, h2 := range []bool{false, true} {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"} {
+			for _, chunked := range []bool{false, true} {
+				w := newWorld(t, inspecting("api.x.example"))
+				ok := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+				conns, asked := w.script(443, ok, ok, ok, ok)
+				c := w.client(h2)
+				for _, body := range []io.Reader{strings.NewReader(hidden), nil} {
+					if chunked && body != nil {
+						body = io.MultiReader(body)
+					}
+					req, err := http.NewRequest(method, "https://api.x.example/v1/a", body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					res, err := c.Do(req)
+					if err != nil || res.StatusCode != 200 {
+						t.Fatalf("%s: %v %v", method, res, err)
+					}
+					res.Body.Close()
+				}
+				if head := <-asked; !strings.Contains(head, "\r\nConnection: close\r\n") || conns.Load() != 2 {
+					t.Errorf("h2 %t, %s, chunked %t: %q, %d connections", h2, method, chunked, head, conns.Load())
+				}
+			}
+		}
+	}
+}
+
 // A status line is given on with the words that a server chose for it: no other
 // reader may find a second line in them.
 func TestStatusLinesAreOneLine(t *testing.T) {
