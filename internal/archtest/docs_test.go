@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -45,6 +46,33 @@ func TestLinksInDocsLead(t *testing.T) {
 	if pages < 5 {
 		t.Fatalf("found %d pages", pages)
 	}
+}
+
+// TestDecisionsHaveANumberEach: two that were written at the same time must not
+// have the same one, or none knows which of them "ADR 18" is.
+func TestDecisionsHaveANumberEach(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/adr/[0-9]*.md")
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("found %d decisions: %v", len(pages), err)
+	}
+	slices.Sort(pages)
+	for i, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := filepath.Base(page); !strings.HasPrefix(name, fmt.Sprintf("%04d-", i+1)) || !strings.HasPrefix(string(text), fmt.Sprintf("# %d. ", i+1)) {
+			t.Errorf("%s: the name or the title is not that of decision %d", name, i+1)
+		}
+	}
+	link := regexp.MustCompile(`\[ADR ([0-9]+)\]\([^)]*?adr/0*([0-9]+)-`)
+	walk(t, ".md", func(path string, text []byte) {
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if m[1] != m[2] {
+				t.Errorf("%s: the link ADR %s leads to decision %s", path, m[1], m[2])
+			}
+		}
+	})
 }
 
 // TestEveryPackageHasItsRoom keeps the table of rooms whole: each package two
