@@ -201,7 +201,7 @@ func originAnswer(n int) []byte {
 
 func originate(w io.Writer, in *bufio.Reader, small, large []byte) {
 	for {
-		path, authorized := "", false
+		path, authorised := "", false
 		for {
 			line, err := in.ReadSlice('\n')
 			if err != nil {
@@ -214,12 +214,12 @@ func originate(w io.Writer, in *bufio.Reader, small, large []byte) {
 				path = string(bytes.Fields(line)[1])
 			}
 			name, value, _ := bytes.Cut(line, []byte(": "))
-			authorized = authorized || string(value) == "Bearer "+benchKey && strings.EqualFold(string(name), "Authorization")
+			authorised = authorised || string(value) == "Bearer "+benchKey && strings.EqualFold(string(name), "Authorization")
 		}
 		out := small
 		switch {
-		case !authorized && path != "/open/1k" && path != "/open/16m":
-			out = []byte("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+		case !authorised && path != "/open/1k" && path != "/open/16m":
+			out = []byte("HTTP/1.1 401 Unauthorised\r\nContent-Length: 0\r\n\r\n")
 		case strings.HasSuffix(path, "/16m"):
 			out = large
 		}

@@ -28,7 +28,7 @@ func newSignIn(p Process) *cobra.Command {
 // not for people: their tool renews by itself.
 func newSignInRenew(p Process) *cobra.Command {
 	return &cobra.Command{
-		Use: "renew TOOL SERVICE FILE", Short: "renew a sign-in in the tool's own file, where that is due", Args: cobra.ExactArgs(3), Hidden: true,
+		Use: "renew TOOL SERVICE FILE", Short: "renew a sign-in in the tool's own file, where that is due", Args: exactly("a tool", "a service", "a file"), Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := outside(p); err != nil {
 				return err

@@ -152,8 +152,8 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	s.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// deny answers 403. A request with a body ends its connection: the body is
-// never read. Over HTTP/2 it ends its stream, and others go on.
+// deny says with a status why a request goes no further. One with a body ends
+// its connection: the body is never read. Over HTTP/2 it ends its stream, and others go on.
 func (s *serving) deny(w http.ResponseWriter, r *http.Request, v Verdict, status int) {
 	if r.ProtoMajor < 2 && (r.ContentLength != 0 || upgrading(r)) {
 		w.Header().Set("Connection", "close")

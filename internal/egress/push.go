@@ -417,11 +417,11 @@ func (s *serving) answerPush(x *exchange, r *http.Request, req *gitpush.Request,
 func drain(ctx context.Context, body io.Reader) {
 	ctx, cancel := context.WithTimeout(ctx, drainFor)
 	defer cancel()
-	buf := copyBuffers.Get().(*[64 << 10]byte)
-	defer copyBuffers.Put(buf)
-	for read := 0; read < drainMost && ctx.Err() == nil; {
-		n, err := body.Read(buf[:])
-		if read += n; err != nil {
+	buf := borrow()
+	defer give(buf)
+	for left := int64(drainMost); left > 0 && ctx.Err() == nil; {
+		n, err := body.Read(buf[:cap(buf)])
+		if left -= int64(n); err != nil {
 			return
 		}
 	}

@@ -96,7 +96,7 @@ func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared)
 			if one.path == "" || one.mode == signin.Copy {
 				continue
 			}
-			err := l.follow1(ctx, box, p, one, seen)
+			err := l.followOne(ctx, box, p, one, seen)
 			if err != nil && ctx.Err() == nil && said[one] != err.Error() {
 				said[one] = err.Error()
 				l.diary.note(api.EventNotice, fmt.Sprintf("the sign-in of %s stays what it was: %v", one.tool.Title, err))
@@ -105,8 +105,8 @@ func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared)
 	}
 }
 
-// follow1 looks at one of them once.
-func (l *life) follow1(ctx context.Context, box sandbox.Sandbox, p prepared, one *lent, seen map[*lent]fs.FileInfo) error {
+// followOne looks at one of them once.
+func (l *life) followOne(ctx context.Context, box sandbox.Sandbox, p prepared, one *lent, seen map[*lent]fs.FileInfo) error {
 	var failed error
 	if was := one.now(); was.Renews && RenewalDue(was) {
 		failed = one.renews(ctx)

@@ -217,7 +217,7 @@ func (l *life) findSignIns(ctx context.Context, p *prepared, name string, given 
 // findSignIn finds one, which is renewed first where it is about to expire.
 func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World, mode signin.Mode) (*lent, error) {
 	s, err := tool.Find(ctx, w)
-	if err == nil && s.Renews && s.Path != "" && s.Left(time.Now()) < renewBefore {
+	if err == nil && s.Renews && s.Path != "" && RenewalDue(s) {
 		s, err = l.renewedFirst(ctx, tool, w, s)
 	}
 	if err != nil {

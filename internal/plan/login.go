@@ -11,6 +11,7 @@ import (
 // are worth nothing elsewhere.
 const loginFile = runDir + "/git-credential"
 
+// A kv is one line of git's configuration.
 type kv struct{ key, value string }
 
 // userNames are those that a service wants beside a token; others take any.

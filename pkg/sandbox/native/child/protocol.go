@@ -160,9 +160,6 @@ func (op Op) Equal(other Op) bool {
 		op.First == other.First && op.Second == other.Second
 }
 
-// Encode writes operations as the helper reads them.
-func Encode(ops []Op) []byte { return appendOps(nil, ops) }
-
 // opHead is the size of an operation without its names and its blob.
 const opHead = 48
 
@@ -170,6 +167,7 @@ func (op Op) size() int {
 	return (opHead + len(op.First) + len(op.Second) + 2 + len(op.Blob) + 7) &^ 7
 }
 
+// appendOps appends operations as the helper reads them, and their end.
 func appendOps(out []byte, ops []Op) []byte {
 	all := append(ops[:len(ops):len(ops)], Op{Code: opEnd})
 	size := 0

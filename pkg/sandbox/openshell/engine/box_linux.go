@@ -45,7 +45,6 @@ type box struct {
 	ending   chan struct{}          // closed when Remove begins
 	ended    sync.Once              // closes ending
 	answers  chan struct{}          // closed when the way out has answered from inside
-	opened   sync.Once              // closes answers
 	shut     atomic.Pointer[string] // why the way out is shut, if so
 	owned    sync.WaitGroup         // goroutines of the node's own programs inside
 	deleted  bool

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -74,7 +74,7 @@ func Open(state string, getenv func(string) string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s", state))
+	sum := sha256.Sum256([]byte(state))
 	e, err := engine.New(engine.Options{
 		Node: hex.EncodeToString(sum[:8]), Staging: filepath.Join(state, "sandboxes"), Image: getenv(envImage), Docker: d, Native: n,
 		Connect: func(ctx context.Context) (openshell.Client, error) {
@@ -95,8 +95,7 @@ func Open(state string, getenv func(string) string) (*Engine, error) {
 
 // Close ends its connections. Sandboxes are not touched.
 func (e *Engine) Close() error {
-	_, _, err := e.Engine.Close(), e.Native.Close(), e.docker.Close()
-	return err
+	return errors.Join(e.Engine.Close(), e.Native.Close(), e.docker.Close())
 }
 
 // Containers are those of a session of this engine's, by Docker's own word.

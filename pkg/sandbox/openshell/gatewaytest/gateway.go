@@ -61,7 +61,6 @@ type Gateway struct {
 	version  string
 	boxes    map[string]*box // by id
 	requests []Request
-	events   int
 	changed  chan struct{} // closed at every change of a box
 	driver   *driver
 	work     sync.WaitGroup
