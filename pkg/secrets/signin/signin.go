@@ -1,9 +1,9 @@
 // Package signin promises that a person's sign-in to a coding agent's service
-// works in sessions and is never lost by one: whatever runs inside, and
-// whoever dies at whatever moment, the tool on the host stays signed in.
+// works in sessions and is never lost by one: whatever runs inside, and whenever
+// the node dies, the tool on the host stays signed in.
 //
 //	found, err := tool.Find(ctx, world)            // where the tool itself keeps it
-//	staged := found.Stage(signin.Lease, "")        // what of it goes into a session
+//	staged, err := found.Stage(signin.Lease, "")   // what of it goes into a session
 //	fresh, err := refresher.Refresh(ctx, tool, path, due)
 //
 // Three things make that so. Nothing is copied but the keys that a [Tool]
@@ -40,9 +40,6 @@ const (
 	// Off puts nothing inside.
 	Off Mode = "off"
 )
-
-// Modes are all of them, the strongest first, and then off.
-func Modes() []Mode { return []Mode{Standin, Lease, Hold, Copy, Off} }
 
 // RealInside reports whether a session in that mode holds a real access token.
 func (m Mode) RealInside() bool { return m == Lease || m == Hold || m == Copy }

@@ -41,9 +41,6 @@ func Merged(all []Staged) (out []Staged) {
 	return out
 }
 
-// lasting is a time that no session lives to see, as Codex writes it.
-const lasting = "2099-01-01T00:00:00Z"
-
 // Held stands for the refresh token in a session that may ask for new tokens.
 const Held = "node-managed"
 

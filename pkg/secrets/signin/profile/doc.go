@@ -4,7 +4,7 @@
 //
 //	all := profile.Builtin()
 //	p, err := profile.Parse("own.toml", text) // one of the person's own
-//	env, err := p.Environment(values)         // what it needs to be set
+//	env := p.Environment(values)              // what it needs to be set
 //
 // A profile is a TOML file that says all of itself: nothing in the program
 // knows a tool by name. What [Parse] returns can be obeyed; what is wrong is

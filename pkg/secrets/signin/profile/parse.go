@@ -135,7 +135,7 @@ func (c *checker) syntax(err error) {
 	case errors.As(err, &unknown):
 		for i := range unknown.Errors {
 			d := &unknown.Errors[i]
-			at(d, "there is no such key", "docs/tools.md lists them")
+			at(d, "there is no such key", "docs/tools.md lists them, and for [signin] `mojoup-node tool show claude`")
 		}
 	case errors.As(err, &wrong):
 		at(wrong, strings.TrimPrefix(wrong.Error(), "toml: "), "")
