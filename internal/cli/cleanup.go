@@ -28,9 +28,10 @@ everybody and by a process of theirs. Afterwards it looks whether anything is le
 With --verify it only looks, and at more: at every node of yours, wherever its
 directories are, and at everything on this machine that bears a node's mark:
 processes, control groups, containers and the gateway's sandboxes, held paths and
-moved files in repositories, sockets, mounts, what a journal has not done. It lists what has no living owner. What a
-living node carries is not listed and not touched. Root is shown everybody's. What a
-node wrote down is undone by "cleanup" with that node's MOJOUP_STATE_DIR.
+moved files in repositories, sockets, mounts, what a journal has not done. It lists
+what has no living owner. What a living node carries is not listed and not touched.
+Root is shown everybody's. What a node wrote down is undone by "cleanup" with that
+node's MOJOUP_STATE_DIR.
 
 Exit code 1 where something could not be undone, or is listed; 3 where it could
 not be found out.`,

@@ -41,11 +41,14 @@ session.
 
 With --tool the words after -- are arguments of the tool, without it they are
 the command. The tool's key is found where you have it, as a secret or in your
-environment, and the session gets a stand-in; its own hosts are added to what the
-policy allows, where that does not deny them. With --headless the tool answers
-one prompt and, since the sandbox holds it, does not ask before it acts. Inside there is the repository at its own path, the system and your
-toolchains read-only, a private home and /tmp, and no way out but what the
-policy allows: .mojoup/policy.json of the repository, and --policy.
+environment, or your sign-in to it where the tool keeps that, and the session gets
+a stand-in (node.signin.mode.TOOL can ask for more); its own hosts are added to
+what the policy allows, where that does not deny them. With --headless the tool
+answers one prompt and, since the sandbox holds it, does not ask before it acts.
+
+Inside there is the repository at its own path, the system and your toolchains
+read-only, a private home and /tmp, and no way out but what the policy allows:
+.mojoup/policy.json of the repository, and --policy.
 
 On a terminal Ctrl-] and then d leaves the session running, as --detach does from
 the beginning; otherwise it ends with its client. A session that was left is seen

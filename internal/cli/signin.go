@@ -64,8 +64,8 @@ func newSignInStatus(p Process) *cobra.Command {
 		Use:   "status",
 		Short: "which sign-ins were found, for which account, until when, and in which mode a session gets them",
 		Long: `Say for each tool whether you are signed in to it on this machine, where that is
-kept (variables that move the tool's directories count), for which account, and in which mode a
-session gets it, which node.signin.mode.TOOL sets:
+kept (variables that move the tool's directories count), for which account, and in
+which mode a session gets it, which node.signin.mode.TOOL sets:
 
   standin  a stand-in is inside; the token takes its place on the way out
   lease    the real access token is inside, and a new one before it expires
