@@ -13,7 +13,7 @@ type reader struct {
 	conn net.Conn
 	raw  syscall.RawConn    // nil: not a socket
 	poll func(uintptr) bool // try, made once
-	buf  *[64 << 10]byte
+	buf  *[copyBuffer]byte
 	n    int
 	err  error
 }
@@ -29,9 +29,9 @@ func newReader(conn net.Conn) *reader {
 
 // next waits for bytes, an end (io.EOF) or an error. The buffer is the
 // caller's to give back; it is nil if nothing was read.
-func (r *reader) next() (buf *[64 << 10]byte, n int, err error) {
+func (r *reader) next() (buf *[copyBuffer]byte, n int, err error) {
 	if r.raw == nil {
-		buf := copyBuffers.Get().(*[64 << 10]byte)
+		buf := copyBuffers.Get().(*[copyBuffer]byte)
 		n, err := r.conn.Read(buf[:])
 		return buf, n, err
 	}
@@ -47,7 +47,7 @@ func (r *reader) next() (buf *[64 << 10]byte, n int, err error) {
 
 // try reads once without waiting and reports whether that is an answer.
 func (r *reader) try(fd uintptr) bool {
-	r.buf = copyBuffers.Get().(*[64 << 10]byte)
+	r.buf = copyBuffers.Get().(*[copyBuffer]byte)
 	for {
 		r.n, r.err = unix.Read(int(fd), r.buf[:])
 		if r.err != unix.EINTR {

@@ -10,8 +10,8 @@ type reader struct{ conn net.Conn }
 
 func newReader(conn net.Conn) *reader { return &reader{conn} }
 
-func (r *reader) next() (buf *[64 << 10]byte, n int, err error) {
-	buf = copyBuffers.Get().(*[64 << 10]byte)
+func (r *reader) next() (buf *[copyBuffer]byte, n int, err error) {
+	buf = copyBuffers.Get().(*[copyBuffer]byte)
 	n, err = r.conn.Read(buf[:])
 	return buf, n, err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/egress"
+	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 )
@@ -29,11 +30,8 @@ func putScript(home string, s signin.Staged) string {
 	dir := path.Dir(file)
 	fresh := path.Join(dir, ".mojoup-"+path.Base(file))
 	return fmt.Sprintf("umask 077\nmkdir -p -- %[1]s && printf %%s %[2]s >%[3]s && mv -f -- %[3]s %[4]s || exit 1\n",
-		quoted(dir), quoted(string(s.Content())), quoted(fresh), quoted(file))
+		fault.Quoted(dir), fault.Quoted(string(s.Content())), fault.Quoted(fresh), fault.Quoted(file))
 }
-
-// quoted is one word of a shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // maxSaid bounds what a script may say.
 const maxSaid = 4 << 10
