@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// rules bind every package below from. Each says why, so
-// that a failing build explains itself, and must bind at least one package, so
-// that a renamed folder cannot make it silent.
+// rules bind every package below from. Each says why, so that a failing build
+// explains itself, and must bind at least one package, so that a renamed folder
+// cannot make it silent.
 var rules = []struct {
 	from    string   // package prefix, relative to the module; "" is all of it
 	except  []string // prefixes that the rule does not bind
@@ -36,6 +36,8 @@ var rules = []struct {
 	{from: "pkg/sandbox/openshell/product", deny: []string{"pkg", "internal"}, because: "names are for everybody, and bring nothing along"},
 	{from: "pkg/sandbox/openshell/forwarder", deny: []string{"os/exec", "flag", "github.com/spf13", "crypto/tls", "net/http"}, because: "the one program that a sandbox lets out starts nothing, takes no arguments and reads nobody's bytes"},
 	{from: "internal/egress", deny: []string{"os/exec", "pkg/sandbox"}, because: "the way out knows sessions by their listener, never by process"},
+	{from: "internal/egress/gitpush", deny: []string{"os", "net", "pkg", "internal"}, because: "what a push asks for is read from bytes, and judged by others"},
+	{from: "internal/lineage", deny: []string{"os", "net", "pkg", "internal"}, because: "a proof rests on hashes alone: whoever reads the store is not believed"},
 	{from: "pkg/console", deny: []string{"pkg/sandbox", "pkg/policy", "pkg/capability"}, allow: []string{"pkg/sandbox/kerneltest"}, because: "the API shows what the node tells it; it decides nothing"},
 	{from: "internal/session", deny: []string{"pkg", "internal"}, because: "what a session is depends on nothing"},
 	{from: "internal/plan", deny: []string{"os", "os/exec", "golang.org/x/sys/unix", "syscall"}, because: "a plan is a pure function: facts of the machine come in as values"},
@@ -45,7 +47,7 @@ var rules = []struct {
 
 // pure packages decide from values, or are kept to one task; their tests may
 // use what they may not.
-var pure = map[string]bool{"pkg/policy": true, "internal/plan": true, "pkg/sandbox/openshell/forwarder": true}
+var pure = map[string]bool{"pkg/policy": true, "internal/plan": true, "internal/lineage": true, "pkg/sandbox/openshell/forwarder": true}
 
 // packages parses the tree itself rather than asking go list: the go command
 // caches test results by the files a test opens, and would go on reporting an
