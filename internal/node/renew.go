@@ -142,7 +142,7 @@ func (l *life) handOver(ctx context.Context, box sandbox.Sandbox, p prepared, on
 	one.found = fresh
 	one.mu.Unlock()
 	defer was.Wipe()
-	if one.mode == signin.Standin {
+	if one.mode == signin.StandIn {
 		return l.keys.ring.Rotate(signInKey(one.tool), secrets.NewValue(fresh.Access().RevealForTheWire()))
 	}
 	all, err := stagedOf(l.lent)

@@ -268,7 +268,7 @@ func variableOf(env []string, name string) string {
 func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
 	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Path}
 	one.renews = func(ctx context.Context) error { return l.n.renew(ctx, s.Tool, s.Path) }
-	if mode == signin.Standin {
+	if mode == signin.StandIn {
 		one.standIn, err = l.keys.ring.Add(secrets.Secret{
 			Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true, Binding: s.Tool.Binding,
 		})

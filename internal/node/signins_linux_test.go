@@ -125,7 +125,7 @@ func TestT11_TheNewTokenReachesSessions(t *testing.T) {
 func TestT11_AStandInLeadsToTheNewToken(t *testing.T) {
 	t.Parallel()
 	s, w := newSignedIn(t, 8*time.Hour), newWorld(t)
-	r := s.serve(t, w, signin.Standin)
+	r := s.serve(t, w, signin.StandIn)
 	a := w.ask(t, r.client, s.request(`cat ~/.claude/.credentials.json; echo ready; exec sleep 600`))
 	defer a.gone()
 	a.out.await(t, "ready")
@@ -236,7 +236,7 @@ func TestT11_HeldIsAnsweredByTheNode(t *testing.T) {
 	}
 	for name, other := range map[string]*lent{
 		"lease":   {tool: s.tool, mode: signin.Lease, path: s.file, found: found, renews: one.renews},
-		"standin": {tool: s.tool, mode: signin.Standin, path: s.file, found: found, renews: one.renews},
+		"standin": {tool: s.tool, mode: signin.StandIn, path: s.file, found: found, renews: one.renews},
 		"foreign": {tool: s.tool, mode: signin.Hold, path: s.file, found: &signin.SignIn{Tool: s.tool, ID: "somebody else"}, renews: one.renews},
 		"no file": {tool: s.tool, mode: signin.Hold, path: s.file + "x", found: found, renews: one.renews},
 	} {

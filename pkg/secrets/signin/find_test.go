@@ -227,7 +227,7 @@ func TestStagedHoldsWhatIsNamed(t *testing.T) {
 		}
 		for _, m := range tool.Modes {
 			given := ""
-			if m == Standin {
+			if m == StandIn {
 				given = standIn
 			}
 			staged, err := s.Stage(m, given)

@@ -28,13 +28,13 @@ func FromProfile(p *profile.Profile) (out []Tool) {
 	s := p.SignIn
 	for _, l := range s.Logins {
 		t := Tool{
-			Name: p.Name, Service: l.Name, Title: p.Title, Default: Mode(s.Default), Variable: l.Env, Target: s.Inside,
+			Name: p.Name, Service: l.Name, Title: p.Title, Default: s.Default, Variable: l.Env, Target: s.Inside,
 			Document: documentOf(l), Binding: l.Binding(),
 		}
 		for _, m := range s.Modes {
 			// What is in a variable is read once: a lease of it could not be renewed.
 			if l.Env == "" || m == profile.StandIn || m == profile.Copy {
-				t.Modes = append(t.Modes, Mode(m))
+				t.Modes = append(t.Modes, m)
 			}
 		}
 		for _, place := range s.Places {

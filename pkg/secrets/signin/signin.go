@@ -21,28 +21,20 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
 )
 
 // A Mode is how a session gets a sign-in.
-type Mode string
+type Mode = profile.Mode
 
 // The modes, the strongest first.
 const (
-	// Standin puts no token inside: a stand-in is swapped on the way out.
-	Standin Mode = "standin"
-	// Lease puts the access token inside, and a new one before it expires.
-	Lease Mode = "lease"
-	// Hold is Lease, and the tool may ask for a new one itself: its node
-	// answers.
-	Hold Mode = "hold"
-	// Copy puts the access token inside as it is at the start, once.
-	Copy Mode = "copy"
-	// Off puts nothing inside.
-	Off Mode = "off"
+	StandIn = profile.StandIn
+	Lease   = profile.Lease
+	Hold    = profile.Hold
+	Copy    = profile.Copy
+	Off     = profile.Off
 )
-
-// RealInside reports whether a session in that mode holds a real access token.
-func (m Mode) RealInside() bool { return m == Lease || m == Hold || m == Copy }
 
 // Kind tells why there is no sign-in to use.
 type Kind string

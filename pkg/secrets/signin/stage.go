@@ -45,7 +45,7 @@ func Merged(all []Staged) (out []Staged) {
 const Held = "node-managed"
 
 // Stage makes what a session gets in that mode. standIn takes the token's
-// place where the mode is [Standin], and is empty otherwise. A refresh token is
+// place where the mode is [StandIn], and is empty otherwise. A refresh token is
 // never in it.
 func (s *SignIn) Stage(m Mode, standIn string) (Staged, error) {
 	token := standIn
@@ -80,7 +80,7 @@ func (s *SignIn) Stage(m Mode, standIn string) (Staged, error) {
 	if len(d.Identity) > 0 {
 		put(doc, d.Identity, s.identity)
 	}
-	if m == Standin {
+	if m == StandIn {
 		for _, v := range d.Set {
 			put(doc, v.Path, v.Value)
 		}
@@ -95,7 +95,7 @@ func (s *SignIn) expiry(m Mode) any {
 	switch {
 	case len(d.Expires) == 0:
 		return nil
-	case m == Standin || s.Expires.IsZero():
+	case m == StandIn || s.Expires.IsZero():
 		if d.Unit == "s" {
 			return int64(forever / 1000)
 		}

@@ -6,8 +6,8 @@
 //	p, err := profile.Parse("own.toml", text) // one of the person's own
 //	env := p.Environment(values)              // what it needs to be set
 //
-// A profile is a TOML file that says all of itself: nothing in the program
-// knows a tool by name. What [Parse] returns can be obeyed; what is wrong is
+// A profile is a TOML file that says all of itself: what runs a tool knows none
+// by name. What [Parse] returns can be obeyed; what is wrong is
 // an [*Errors] that names file, line and key. Nothing is read from disk here.
 //
 // What a tool reaches is asked for and not granted: a policy may refuse it.

@@ -115,14 +115,23 @@ type File struct {
 // A Mode is how a session gets a person's sign-in.
 type Mode string
 
-// The modes, from the one that gives a session least.
+// The modes, the strongest first.
 const (
-	Off     Mode = "off"     // nothing
-	StandIn Mode = "standin" // stand-ins only; the node swaps them
-	Lease   Mode = "lease"   // the access token, and a new one before it expires
-	Hold    Mode = "hold"    // the same, and the node answers the tool that asks for a new one
-	Copy    Mode = "copy"    // the access token as it is at the start
+	// StandIn puts no token inside: a stand-in is swapped on the way out.
+	StandIn Mode = "standin"
+	// Lease puts the access token inside, and a new one before it expires.
+	Lease Mode = "lease"
+	// Hold is Lease, and the tool may ask for a new one itself: its node
+	// answers.
+	Hold Mode = "hold"
+	// Copy puts the access token inside as it is at the start, once.
+	Copy Mode = "copy"
+	// Off puts nothing inside.
+	Off Mode = "off"
 )
+
+// RealInside reports whether a session in that mode holds a real access token.
+func (m Mode) RealInside() bool { return m == Lease || m == Hold || m == Copy }
 
 // SignIn is where a tool keeps a person's sign-in and what a session may have
 // of it.
