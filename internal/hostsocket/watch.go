@@ -13,7 +13,9 @@ import (
 
 // Below are the paths at which the sockets lie in one of dirs, sorted. One that
 // was bound by a relative name is found where that name leads from one of them.
-func Below(all []Socket, dirs []string) []string {
+func Below(all []Socket, dirs []string) []string { return below(all, dirs, parents{}) }
+
+func below(all []Socket, dirs []string, where parents) []string {
 	var out []string
 	for _, s := range all {
 		for _, dir := range dirs {
@@ -21,10 +23,7 @@ func Below(all []Socket, dirs []string) []string {
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(dir, path)
 			}
-			// The name that it was bound by may lead through links.
-			if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-				path = filepath.Join(parent, filepath.Base(path))
-			}
+			path = where.of(path)
 			if strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") && s.at(path) && !slices.Contains(out, path) {
 				out = append(out, path)
 			}
@@ -32,6 +31,24 @@ func Below(all []Socket, dirs []string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// parents are where directories really lie, as far as has been asked in one
+// look: there are few, and a node asks for every session and every socket.
+type parents map[string]string
+
+// of is the path of a socket whose name may lead through links.
+func (p parents) of(path string) string {
+	dir, base := filepath.Split(path)
+	led, asked := p[dir]
+	if !asked {
+		led, _ = filepath.EvalSymlinks(dir)
+		p[dir] = led
+	}
+	if led == "" {
+		return path // it is gone, or not for this process to see
+	}
+	return filepath.Join(led, base)
 }
 
 // at reports whether the file at path is the socket's, and not another one's
@@ -115,11 +132,12 @@ func (w *Watcher) look(only *watch) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	where := parents{}
 	for _, one := range w.watches {
 		if only != nil && one != only {
 			continue
 		}
-		for _, path := range Below(all, one.dirs) {
+		for _, path := range below(all, one.dirs, where) {
 			if !one.known[path] {
 				one.known[path] = true
 				one.found(path)

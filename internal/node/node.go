@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"os/user"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -322,6 +323,7 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	parts.Go(func() { n.examine(ctx) })
 	parts.Go(func() { n.sweepLater(ctx) })
 	parts.Go(func() { n.keep(ctx) })
+	parts.Go(func() { n.giveBack(ctx, debug.FreeOSMemory) })
 	unwritten := make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() { n.writeRecords(context.WithoutCancel(ctx), unwritten) })
@@ -407,6 +409,35 @@ func (n *Node) linger(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// calm is how long no session has begun or ended when a node gives memory back.
+const calm = 3 * time.Second
+
+// giveBack gives the memory that starts and ends have used back to the machine,
+// once nothing has begun or ended for a while. By itself a node would keep it:
+// it collects rarely, so that starts need not wait for that, and sessions that
+// idle give it no reason to.
+func (n *Node) giveBack(ctx context.Context, free func()) {
+	changed := n.next()
+	var due <-chan time.Time // nothing to give back before something has happened
+	for {
+		select {
+		case <-changed:
+			changed, due = n.next(), time.After(calm)
+		case <-due:
+			free()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// next is closed when the next session begins or ends.
+func (n *Node) next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changed
 }
 
 // stopSessions ends every session and waits until all are gone.

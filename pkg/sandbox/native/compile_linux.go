@@ -162,7 +162,7 @@ func mountOps(s sandbox.Spec, mc machine, from, to int) []child.Op {
 			name := ""
 			if i >= s.Shared && len(m.Begin) > 0 {
 				name = begun(i - s.Shared)
-			} else {
+			} else if len(m.Begin) > 0 {
 				m.Content = slices.Concat(m.Begin, m.Content)
 			}
 			ops = append(ops, textOp(m, name, cover, flags))
