@@ -83,15 +83,3 @@ func kernelMemory() int64 {
 }
 
 func ownMemory() int64 { return anonymous("/proc/self") }
-
-// anonymous is a process' own memory, RssAnon, in KiB.
-func anonymous(dir string) int64 {
-	text, _ := os.ReadFile(filepath.Join(dir, "status"))
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "RssAnon:" {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
-			return n
-		}
-	}
-	return 0
-}

@@ -61,6 +61,8 @@ func rowOf(name, peer string, took []time.Duration) Row {
 type Figure struct {
 	Name string `json:"name"`
 	KiB  int64  `json:"kib"`
+	// AtMost is what is aimed at, 0 for nothing.
+	AtMost int64 `json:"atMostKib,omitempty"`
 }
 
 // quantile of a sorted list, in milliseconds.

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +16,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/bench"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/node"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
@@ -24,8 +27,9 @@ func newBench(p Process) *cobra.Command {
 		Short: "measure starts, ends and connections beside bare floors",
 		Long: `Measure, in turn and on this machine: from asking for a sandbox to the first
 instruction in it, its end, the whole "run -- true" with a node that lingers,
-status and doctor, and connections through the way out. Beside them run a plain
-process, bubblewrap and srt where they are installed, and a least CONNECT tunnel.
+status and doctor, the memory of that node with idle sessions, and connections
+through the way out. Beside them run a plain process, bubblewrap and srt where
+they are installed, and a least CONNECT tunnel.
 Ratios stay when a machine is busy, milliseconds do not.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +48,12 @@ Ratios stay when a machine is busy, milliseconds do not.`,
 			}
 			printRows(newPen(p), rows)
 			for _, f := range memory {
-				talk{w: p.Stdout}.line("%s: %d KiB", f.Name, f.KiB)
+				talk{w: p.Stdout}.line("%s", amount(f))
+			}
+			for _, r := range rows {
+				if r.Note != "" {
+					talk{w: p.Stdout}.line("%s: %s", r.Name, r.Note)
+				}
 			}
 			for _, m := range missing {
 				talk{w: p.Stderr}.line("not measured: %s is not installed", m)
@@ -56,6 +65,14 @@ Ratios stay when a machine is busy, milliseconds do not.`,
 	cmd.Flags().IntVar(&wholeRuns, "whole-runs", 30, "how often each whole command is measured")
 	addJSON(cmd)
 	return cmd
+}
+
+func amount(f bench.Figure) string {
+	text := fmt.Sprintf("%s: %d KiB", f.Name, f.KiB)
+	if f.AtMost > 0 {
+		text += fmt.Sprintf(" (aimed at: at most %d)", f.AtMost)
+	}
+	return text
 }
 
 func printRows(pen pen, rows []bench.Row) {
@@ -108,27 +125,81 @@ func measureAll(ctx context.Context, p Process, runs, wholeRuns int) (rows []ben
 	if err != nil {
 		return rows, memory, missing, err
 	}
+	node, err := measureMemory(ctx, p, dir, repository)
+	if memory = append(memory, node...); err != nil {
+		return rows, memory, missing, err
+	}
 	tunnels, err := bench.Tunnels(ctx, runs)
 	return append(rows, tunnels...), memory, missing, err
 }
 
-// measureWhole measures commands with a node of their own, so that nobody's
-// running node is disturbed.
-func measureWhole(ctx context.Context, p Process, runs int, dir, repository string) (rows []bench.Row, missing []string, err error) {
+// idlers is how many sessions idle in a node whose memory is measured.
+const idlers = 30
+
+// A benched node is one of bench's own, so that nobody's running node is disturbed.
+type benched struct {
+	self, dir string // the program, and a repository
+	env       []string
+}
+
+func startBenched(ctx context.Context, p Process, dir, repository string) (*benched, error) {
 	self, err := p.Executable()
 	if err != nil {
-		return nil, nil, fault.Unknown("finding this program: %w", err)
+		return nil, fault.Unknown("finding this program: %w", err)
 	}
-	env := append(p.Environ(), "MOJOUP_CONFIG="+filepath.Join(dir, "node.toml"), "MOJOUP_STATE_DIR="+filepath.Join(dir, "state"), "MOJOUP_RUNTIME_DIR="+filepath.Join(dir, "run"))
-	own := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(context.WithoutCancel(ctx), self, args...)
-		cmd.Env, cmd.Dir = env, repository
-		return cmd
+	b := &benched{self: self, dir: repository, env: append(p.Environ(),
+		"MOJOUP_CONFIG="+filepath.Join(dir, "node.toml"), "MOJOUP_STATE_DIR="+filepath.Join(dir, "state"), "MOJOUP_RUNTIME_DIR="+filepath.Join(dir, "run"))}
+	if _, err := b.output(ctx, "run", "--", "true"); err != nil {
+		return nil, fault.Unknown("starting a node to measure: %w", err)
 	}
-	if out, err := own("run", "--", "true").CombinedOutput(); err != nil {
-		return nil, nil, fault.Unknown("starting a node to measure: %w: %s", err, strings.TrimSpace(string(out)))
+	return b, nil
+}
+
+// output is what a command says that talks to the node.
+func (b *benched) output(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, b.self, args...)
+	cmd.Env, cmd.Dir = b.env, b.dir
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
 	}
-	defer func() { _ = own("serve", "--stop").Run() }()
+	return out.Bytes(), nil
+}
+
+func (b *benched) stop(ctx context.Context) {
+	_, _ = b.output(context.WithoutCancel(ctx), "serve", "--stop")
+}
+
+// measureMemory measures what a node itself holds.
+func measureMemory(ctx context.Context, p Process, dir, repository string) ([]bench.Figure, error) {
+	b, err := startBenched(ctx, p, dir, repository)
+	if err != nil {
+		return nil, err
+	}
+	defer b.stop(ctx)
+	told, err := b.output(ctx, "status", "--json")
+	if err != nil {
+		return nil, fault.Unknown("asking the node to measure: %w", err)
+	}
+	var s api.Status
+	if err := json.Unmarshal(told, &s); err != nil {
+		return nil, fault.Unknown("reading the answer of the node to measure: %w", err)
+	}
+	return bench.NodeMemory(ctx, s.Node.PID, idlers, func(ctx context.Context) error {
+		_, err := b.output(ctx, "run", "--quiet", "--detach", "--", "sleep", "600")
+		return err
+	})
+}
+
+// measureWhole measures commands that talk to a node.
+func measureWhole(ctx context.Context, p Process, runs int, dir, repository string) (rows []bench.Row, missing []string, err error) {
+	b, err := startBenched(ctx, p, dir, repository)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer b.stop(ctx)
+	self, env := b.self, b.env
 	const bwrap = "bubblewrap, whole command true"
 	bind := []string{"bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", repository, repository, "true"}
 	return bench.Commands(ctx, runs, []bench.Command{
