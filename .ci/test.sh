@@ -58,4 +58,4 @@ step "tests, with the race detector"
 # One pass: -race is the ordinary run.
 "$GO" test .ci/summary.go .ci/summary_test.go
 "$GO" build -o "$log" .ci/summary.go
-"$GO" test -race -count=1 -timeout 20m -json ./... 2>&1 | "$log"
+"$GO" test -race -count=1 -timeout 40m -json ./... 2>&1 | "$log"

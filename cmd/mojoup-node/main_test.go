@@ -97,7 +97,7 @@ func TestScriptsAsUser(t *testing.T) {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 	}
-	cmd := exec.Command(dir+"/scripts.test", "-test.run", "^TestScripts$", "-test.timeout", "10m")
+	cmd := exec.Command(dir+"/scripts.test", "-test.run", "^TestScripts$", "-test.timeout", "25m")
 	if testing.Verbose() {
 		cmd.Args = append(cmd.Args, "-test.v")
 	}
