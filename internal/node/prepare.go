@@ -18,6 +18,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/process"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 )
 
 // prepared is everything that is known before the first act.
@@ -43,6 +44,9 @@ func (l *life) consider(ctx context.Context) (p prepared, err error) {
 	}
 	home := l.n.home(l.req.Env)
 	if p.repository, err = l.n.look(home, l.req.Directory, l.req.Repository); err != nil {
+		return p, err
+	}
+	if err := l.apartFromSignIns(p.repository, home); err != nil {
 		return p, err
 	}
 	l.stage("look")
@@ -115,6 +119,14 @@ func (n *Node) look(home, directory, repository string) (repo.Repository, error)
 		return r, err
 	}
 	return r, r.AddHostConfig(repo.HostConfigs(home, "")...)
+}
+
+// apartFromSignIns refuses a repository in which a sign-in of the caller's lies,
+// by a link or a variable: whatever the mode, the session could read it and end
+// it.
+func (l *life) apartFromSignIns(r repo.Repository, home string) error {
+	files := signin.Files(l.n.o.Tools, l.n.signInWorld(home, l.req.SignIns))
+	return repo.Places{SignIns: files}.Allow(r)
 }
 
 // home is the person's home: the one that HOME of the caller names, where it

@@ -18,7 +18,7 @@ type Places struct {
 	Homes []string
 	// Node are the node's own configuration, state and run directories.
 	Node []string
-	// SignIns are further sign-in directories, such as one that
+	// SignIns are further sign-in directories or files, such as one that
 	// CLAUDE_CONFIG_DIR names, beside those that [SignInDirs] knows.
 	SignIns []string
 }
@@ -121,7 +121,7 @@ func (p Places) allowSignIns(top string) error {
 		}
 	}
 	for _, dir := range p.SignIns {
-		if overlap(top, real(dir)) {
+		if dir = real(dir); overlap(top, dir) {
 			return refuse(dir)
 		}
 	}

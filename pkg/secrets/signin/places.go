@@ -2,6 +2,8 @@ package signin
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -16,4 +18,19 @@ func PlaceVariables(tools []Tool) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// Files are those in which a person's tools keep their sign-ins, as far as they
+// are there: by the names that the tools know, which may be links.
+func Files(tools []Tool, w World) (files []string) {
+	for _, t := range tools {
+		for _, p := range t.Places {
+			if file := filepath.Join(p.dir(w), p.File); p.File != "" && !slices.Contains(files, file) {
+				if _, err := os.Lstat(file); err == nil {
+					files = append(files, file)
+				}
+			}
+		}
+	}
+	return files
 }
