@@ -148,7 +148,7 @@ func FuzzMask(f *testing.F) {
 			t.Fatalf("%d bytes became %d: %v", len(text), len(got), err)
 		}
 		for _, p := range m.patterns {
-			if bytes.Contains(got, p.key) && bytes.Contains(text, p.key) {
+			if leftIn(got, text, p.key) {
 				t.Fatalf("%q is left in %q of %q", p.key, got, text)
 			}
 		}
@@ -158,6 +158,17 @@ func FuzzMask(f *testing.F) {
 			t.Fatalf("in pieces of %d: %q, at once %q", int(piece)%40+1, got, whole)
 		}
 	})
+}
+
+// leftIn reports whether a key still stands where it stood. Elsewhere chance may
+// make one of what was there and the beginning of a stand-in.
+func leftIn(got, text, key []byte) bool {
+	for at := range len(text) - len(key) + 1 {
+		if bytes.HasPrefix(text[at:], key) && bytes.HasPrefix(got[at:], key) {
+			return true
+		}
+	}
+	return false
 }
 
 type pieces struct {
