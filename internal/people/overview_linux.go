@@ -229,6 +229,7 @@ func (b *Broker) holder(ctx context.Context, id string) (Person, error) {
 		return Person{}, err
 	}
 	if len(found) > 1 {
+		slices.SortFunc(found, func(a, b claim) int { return a.who.UID - b.who.UID }) // as they answered
 		return Person{}, fault.Unknown("the parts of %s and of %s both call session %s theirs", found[0].who.Name, found[1].who.Name, id).Problem()
 	}
 	return found[0].who, nil
