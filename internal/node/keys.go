@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
@@ -99,6 +101,28 @@ func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.V
 		return entry, value, fault.CannotRun("reading the secret %s: %w", name, err)
 	}
 	return entry, value, nil
+}
+
+// apartFromSecrets refuses a session that could read the file of one of its
+// person's keys, or change what a key's command runs outside, whether it is
+// given that key or not: the next session that is would run it.
+func (l *life) apartFromSecrets(ctx context.Context, home string, s sandbox.Spec) error {
+	own, err := l.n.vault.List(ctx, l.caller.UID)
+	if err != nil {
+		return nil // then no key is read either, and who wants one is told why
+	}
+	for _, e := range own {
+		for _, file := range e.Source.Paths(home) {
+			for _, m := range s.Mounts {
+				seen := m.Kind == sandbox.Bind && (e.Source.Kind == source.File || m.Access == sandbox.ReadWrite)
+				if rel, err := filepath.Rel(m.Source, file); seen && err == nil && filepath.IsLocal(rel) {
+					return fault.CannotRun("the secret %s is read by %s, which the session would have in its hands by %s", e.Name, file, m.Source).
+						WithHint("move it elsewhere, or set the secret from another place: mojoup-node secret set %s", e.Name)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // reader reads keys as the session's caller has them.

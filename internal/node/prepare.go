@@ -254,6 +254,9 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.spec, p.facts = made.Spec, made.Facts
 	p.spec.Mounts = append(p.spec.Mounts, l.signInFiles(person.Home)...)
+	if err := l.apartFromSecrets(ctx, home, p.spec); err != nil {
+		return err
+	}
 	p.notices = append(p.notices, hidden...)
 	p.command = sandbox.Command{Argv: l.argv(true), Dir: made.Dir, TTY: size(l.req.Terminal)}
 	for _, note := range p.policy.Notes {
