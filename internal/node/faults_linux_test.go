@@ -166,7 +166,10 @@ func TestT9_KilledAtEveryStep(t *testing.T) {
 			for _, step := range at {
 				t.Run(f.victim+"/"+step, func(t *testing.T) {
 					t.Parallel()
-					f.run(t, d, step, command(step))
+					// Of its own: the spares of an engine are one node's.
+					mine := d
+					mine.engine = nativeEngine(t)
+					f.run(t, mine, step, command(step))
 					runs.Add(1)
 				})
 			}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +15,14 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		n := &Node{changed: make(chan struct{})}
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
-		given := 0
-		go n.giveBack(ctx, func() { given++ })
+		var given atomic.Int32
+		go n.giveBack(ctx, func() { given.Add(1) })
 		wait := func(d time.Duration, want int, when string) {
 			t.Helper()
 			time.Sleep(d) // of the bubble's clock
 			synctest.Wait()
-			if given != want {
-				t.Errorf("%s memory was given back %d times, want %d", when, given, want)
+			if got := int(given.Load()); got != want {
+				t.Errorf("%s memory was given back %d times, want %d", when, got, want)
 			}
 		}
 		happen := func() { n.mu.Lock(); n.signalLocked(); n.mu.Unlock() }
