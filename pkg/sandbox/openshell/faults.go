@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 
 	"google.golang.org/grpc/codes"
@@ -195,11 +196,17 @@ func (c *client) refusal(r Request, err error) error {
 	return err
 }
 
+// Compiled by who needs them: their counted repetitions take milliseconds,
+// which every command of this program would wait for.
 var (
-	quotedPath   = regexp.MustCompile(`'(/[^']{0,1000})'`)
-	missingPath  = regexp.MustCompile(`bind source path does not exist: ([^\n]{1,1000})`)
-	imageTrouble = regexp.MustCompile(`(?i)no such image|pull access denied|manifest unknown|not found: manifest|failed to pull|repository does not exist|invalid reference format|image .{0,300}(is not present|not present locally)`)
+	quotedPath   = pattern(`'(/[^']{0,1000})'`)
+	missingPath  = pattern(`bind source path does not exist: ([^\n]{1,1000})`)
+	imageTrouble = pattern(`(?i)no such image|pull access denied|manifest unknown|not found: manifest|failed to pull|repository does not exist|invalid reference format|image .{0,300}(is not present|not present locally)`)
 )
+
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // recognise finds the causes that have a mend of their own, in the texts of
 // either generation. Their wording may change, so it looks for few words.
@@ -214,8 +221,8 @@ func (c *client) recognise(image, said string) *Error {
 		return true
 	}
 	switch {
-	case missingPath.MatchString(said):
-		path := plain(missingPath.FindStringSubmatch(said)[1])
+	case missingPath().MatchString(said):
+		path := plain(missingPath().FindStringSubmatch(said)[1])
 		e := &Error{Code: SourceMissing, Sentence: fmt.Sprintf("%s does not see %s", at, path),
 			Advice: "it must be there for the gateway's own process and for Docker, at the same path"}
 		if strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/") {
@@ -233,12 +240,12 @@ func (c *client) recognise(image, said string) *Error {
 			Advice: "set " + product.SettingBinds + " in its gateway.toml, " + adviceRestart}
 	case has("mount target", "reserved"), has("mount target", "workspace"):
 		target := "a path"
-		if m := quotedPath.FindStringSubmatch(said); m != nil {
+		if m := quotedPath().FindStringSubmatch(said); m != nil {
 			target = plain(m[1])
 		}
 		return &Error{Code: TargetReserved, Sentence: fmt.Sprintf("%s keeps %s for itself, so nothing can be mounted there", at, target),
 			Advice: "move the repository, or use an image with another working directory"}
-	case imageTrouble.MatchString(said):
+	case imageTrouble().MatchString(said):
 		return imageMissing(image, said)
 	case has("run_as_user"), has("uid 0"), has("UID 0"):
 		return &Error{Code: RootRefused, Sentence: at + " does not run sandboxes as this user: " + plain(said),
