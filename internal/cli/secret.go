@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
@@ -170,31 +171,37 @@ func newSecretList(p Process) *cobra.Command {
 		Use:   "list",
 		Short: "your secrets, without their keys: where each is kept and may go",
 		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := outside(p); err != nil {
-				return err
-			}
-			h, err := look(p)
-			if err != nil {
-				return err
-			}
-			var all api.Secrets
-			err = h.withNode(cmd.Context(), p, func() (err error) {
-				all, err = h.client().Secrets(cmd.Context())
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(p.Stdout, all)
-			}
-			printSecrets(p, all)
-			return nil
-		},
+		RunE:  listing(p, (*client.Client).Secrets, printSecrets),
 	}
 	addJSON(cmd)
 	return cmd
+}
+
+// listing asks a node for all of one kind, starting one where none runs, and
+// prints them.
+func listing[T any](p Process, ask func(*client.Client, context.Context) (T, error), show func(Process, T)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		if err := outside(p); err != nil {
+			return err
+		}
+		h, err := look(p)
+		if err != nil {
+			return err
+		}
+		var all T
+		err = h.withNode(cmd.Context(), p, func() (err error) {
+			all, err = ask(h.client(), cmd.Context())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if wantsJSON(cmd) {
+			return printJSON(p.Stdout, all)
+		}
+		show(p, all)
+		return nil
+	}
 }
 
 func printSecrets(p Process, all api.Secrets) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/internal/plan"
@@ -78,28 +79,9 @@ service that makes tokens is answered by the node. While a session has a
 sign-in, the node renews it ten minutes before it expires, where the tool keeps
 it and with the tool's own locks.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := outside(p); err != nil {
-				return err
-			}
-			h, err := look(p)
-			if err != nil {
-				return err
-			}
-			var all api.SignIns
-			err = h.withNode(cmd.Context(), p, func() (err error) {
-				all, err = h.client().SignIns(cmd.Context(), api.SignInsRequest{Env: plan.CallerEnv(p.Environ()), SignIns: signInPlaces(p)})
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(p.Stdout, all)
-			}
-			printSignIns(p, all)
-			return nil
-		},
+		RunE: listing(p, func(c *client.Client, ctx context.Context) (api.SignIns, error) {
+			return c.SignIns(ctx, api.SignInsRequest{Env: plan.CallerEnv(p.Environ()), SignIns: signInPlaces(p)})
+		}, printSignIns),
 	}
 	addJSON(cmd)
 	return cmd

@@ -137,7 +137,7 @@ func (b Binding) compile() (*bound, error) {
 	for _, s := range b.Paths {
 		p, err := policy.ParsePathPattern(s)
 		if err != nil {
-			return nil, &BindingError{err.Error(), hintOf(err)}
+			return nil, &BindingError{err.Error(), HintOf(err)}
 		}
 		out.paths = append(out.paths, p)
 	}
@@ -147,7 +147,9 @@ func (b Binding) compile() (*bound, error) {
 	return out, nil
 }
 
-func hintOf(err error) string {
+// HintOf is the next step that err, or what it wraps, has for people; "" where
+// it has none.
+func HintOf(err error) string {
 	var h interface{ Hint() string }
 	if errors.As(err, &h) {
 		return h.Hint()
@@ -168,7 +170,7 @@ func parseHostPort(s string) (hostPort, error) {
 	p, err := policy.ParseHostPattern(host)
 	switch {
 	case err != nil:
-		return hostPort{}, &BindingError{err.Error(), hintOf(err)}
+		return hostPort{}, &BindingError{err.Error(), HintOf(err)}
 	case port == 80:
 		return hostPort{}, &BindingError{fmt.Sprintf("%q: a key never goes over plain HTTP, which port 80 is for", s), ""}
 	}

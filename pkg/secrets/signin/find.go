@@ -236,7 +236,7 @@ func (t Tool) inKeyring(ctx context.Context, w World, p Place) (*SignIn, error) 
 	}
 	v, found, err := w.Keyring(ctx, attributes)
 	if err != nil {
-		return nil, errorf(Locked, hintOf(err), "the sign-in of %s may be in the keyring, and %v", t.Title, err)
+		return nil, errorf(Locked, secrets.HintOf(err), "the sign-in of %s may be in the keyring, and %v", t.Title, err)
 	}
 	if !found {
 		return nil, none
@@ -290,14 +290,6 @@ func (t Tool) attributes(w World, p Place) (out map[string]string, login string,
 		out[name] = strings.NewReplacer("${login}", login, "${home-hash}", sum).Replace(value)
 	}
 	return out, login, true
-}
-
-func hintOf(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
 }
 
 // plain is the innermost error: the place is named already.

@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -147,17 +146,9 @@ func (c *checker) hosts(key string, hosts []string) {
 	c.bounded(key, len(hosts))
 	for i, h := range hosts {
 		if _, err := policy.ParseHostPattern(h); err != nil {
-			c.problem(fmt.Sprintf("%s[%d]", key, i), hintOf(err), "%v", err)
+			c.problem(fmt.Sprintf("%s[%d]", key, i), secrets.HintOf(err), "%v", err)
 		}
 	}
-}
-
-func hintOf(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
 }
 
 func (c *checker) key(at string, k Key, before []Key) {
@@ -167,7 +158,7 @@ func (c *checker) key(at string, k Key, before []Key) {
 			if i > 0 {
 				where = at + ".from"
 			}
-			c.problem(where, hintOf(err), "%v", err)
+			c.problem(where, secrets.HintOf(err), "%v", err)
 		}
 	}
 	if slices.Contains(nodeOwn, k.Name) {
@@ -195,7 +186,7 @@ func (c *checker) binding(at string, b secrets.Binding) {
 		c.problem(at+".headers", `as "Authorization: bearer" or "X-Api-Key"`, "it does not say in which header the key goes")
 	}
 	if err := b.Check(); err != nil && !slices.ContainsFunc(c.problems, func(p Problem) bool { return strings.HasPrefix(p.Key, at+".hosts") }) {
-		c.problem(at, hintOf(err), "%v", err)
+		c.problem(at, secrets.HintOf(err), "%v", err)
 	}
 }
 

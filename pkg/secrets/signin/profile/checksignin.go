@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 var modes = []Mode{StandIn, Lease, Hold, Copy}
@@ -183,7 +184,7 @@ func (c *checker) endpoint(at string, e Endpoint) {
 			continue
 		}
 		if _, err := policy.ParsePathPattern(p); err != nil {
-			c.problem(at+"."+name, hintOf(err), "%v", err)
+			c.problem(at+"."+name, secrets.HintOf(err), "%v", err)
 		}
 	}
 	if e.Body != "json" && e.Body != "form" {
