@@ -132,10 +132,28 @@ func (a *attack) device(p string) {
 	a.must(a.call(unix.SYS_UTIMENSAT, num(cwd), child.Path(p), child.Data(times), num(0)), "changing the times of "+p, unix.EROFS)
 }
 
-// pinned wants that a directory cannot be renamed.
-func (a *attack) pinned(p, name string) {
-	a.must(a.rename(p, p+name), "renaming "+p, unix.EBUSY)
-	a.rename(p+name, p) // where it went
+// pinned wants something mounted at exactly this name, which the kernel lets
+// nobody here rename or remove: nothing is tried, since a program of the host
+// may put its own file there in this very moment, and that must not go away.
+func (a *attack) pinned(p string) {
+	const attributesAt = 8 // struct statx
+	i := a.statx(p)
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		d := all[i].Data
+		if all[i].Errno != 0 || len(d) < statxSize {
+			return fmt.Sprintf("looking at %s: %v", p, all[i].Errno)
+		}
+		if binary.LittleEndian.Uint64(d[attributesAt:])&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+			return "nothing keeps " + p + " from being renamed"
+		}
+		return ""
+	})
+}
+
+const statxSize = 256
+
+func (a *attack) statx(p string) int {
+	return a.call(unix.SYS_STATX, num(cwd), child.Path(p), num(unix.AT_SYMLINK_NOFOLLOW), num(unix.STATX_BASIC_STATS), child.Buffer(statxSize))
 }
 
 // writable makes a file and moves it to another directory, as every tool
@@ -155,11 +173,11 @@ func (a *attack) writable(p, name string) {
 // same wants the directory with this device and number: the one that was
 // looked at on the host, and not another put in its place.
 func (a *attack) same(c sandbox.Check) {
-	const size, inodeAt, majorAt, minorAt = 256, 32, 136, 140 // struct statx
-	i := a.call(unix.SYS_STATX, num(cwd), child.Path(c.Path), num(unix.AT_SYMLINK_NOFOLLOW), num(unix.STATX_BASIC_STATS), child.Buffer(size))
+	const inodeAt, majorAt, minorAt = 32, 136, 140 // struct statx
+	i := a.statx(c.Path)
 	a.verify = append(a.verify, func(all []child.Finding) string {
 		d := all[i].Data
-		if all[i].Errno != 0 || len(d) < size {
+		if all[i].Errno != 0 || len(d) < statxSize {
 			return fmt.Sprintf("looking at %s: %v", c.Path, all[i].Errno)
 		}
 		device := unix.Mkdev(binary.LittleEndian.Uint32(d[majorAt:]), binary.LittleEndian.Uint32(d[minorAt:]))
@@ -324,13 +342,13 @@ func (a *attack) spec(s sandbox.Spec) {
 	for _, p := range s.Protect {
 		switch p.Guard {
 		case sandbox.Pin:
-			a.pinned(p.Path, name)
+			a.pinned(p.Path)
 		case sandbox.Freeze, sandbox.HoldDir, sandbox.HoldFile:
 			a.notWritable(p.Path, name)
 		case sandbox.Shelter:
 			a.notWritable(sandbox.ShelterDir(p.Path), name)
-			a.pinned(sandbox.ShelterDir(p.Path), name)
-			a.pinned(p.Path, name)
+			a.pinned(sandbox.ShelterDir(p.Path))
+			a.pinned(p.Path)
 		}
 	}
 	for _, c := range s.Checks {

@@ -128,7 +128,7 @@ func TestCheckSeesWhatIsMissing(t *testing.T) {
 		want   string
 	}{
 		{func(*sandbox.Spec) {}, ""},
-		{guard(sandbox.Pin, "dir"), "renaming " + in("dir") + " succeeded"},
+		{guard(sandbox.Pin, "dir"), "nothing keeps " + in("dir") + " from being renamed"},
 		{guard(sandbox.Freeze, "open"), "opening " + in("open") + " for writing succeeded"},
 		{guard(sandbox.Freeze, "dir"), "making something in " + in("dir") + " succeeded"},
 		{guard(sandbox.HoldDir, "absent"), "making " + in("absent") + " succeeded"},

@@ -146,6 +146,31 @@ func TestShelterLeavesWhatTheHostPutThere(t *testing.T) {
 	w.asBefore("removed", "[core]\n")
 }
 
+// TestCheckLeavesTheHostsFileAlone: a file that the host puts in place of the
+// link is told and not moved, not even for a moment. A sandbox that ended in
+// that moment left it under another name.
+func TestCheckLeavesTheHostsFileAlone(t *testing.T) {
+	w := newWorld(t)
+	spec, config := w.sheltered()
+	b := open(t, spec)
+	check(t, os.WriteFile(config+".new", []byte("new"), 0o644))
+	check(t, os.Rename(config+".new", config))
+	_, _ = b.Check(soon(t)) // the one that began with the sandbox, before or after the file came
+	var before, after unix.Stat_t
+	check(t, unix.Lstat(config, &before))
+	_, err := b.Check(soon(t))
+	var broken *CheckError
+	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "nothing keeps "+config) {
+		t.Errorf("got %v, want a CheckError about %s", err, config)
+	}
+	check(t, unix.Lstat(config, &after))
+	if before.Ino != after.Ino || before.Ctim != after.Ctim { // the time tells a renaming
+		t.Errorf("the host's file was touched: %+v, before %+v", after, before)
+	}
+	check(t, b.Remove(soon(t)))
+	w.asBefore("checked", "new")
+}
+
 func TestShelterWaitsForGit(t *testing.T) {
 	w := newWorld(t)
 	spec, config := w.sheltered()
