@@ -5,14 +5,21 @@
 // What failed is told again at the very end, shortened: of a long log, the end
 // is what people are shown.
 // Where MOJOUP_REQUIRE_KERNEL=1, a skip that is not in its list is a failure.
+// With -again, the few tests that failed among all the others are run by
+// themselves, twice. What then passes is told last as unsteady: a defect to
+// mend, which does not stop what has nothing to do with it.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -182,23 +189,96 @@ func (s *summary) close(obliged bool) bool {
 	return good
 }
 
-func main() {
-	s := &summary{out: os.Stdout, said: map[string][]string{}}
-	in := bufio.NewReader(os.Stdin)
+// mostAgain is how many tests may have failed for a second chance. More are no
+// accident.
+const mostAgain = 3
+
+// grave is what no second chance is given for.
+var grave = regexp.MustCompile(`DATA RACE|^panic: |^fatal error: |test timed out`)
+
+// unsteady lists the tests that may be run again, by package; none where there
+// are too many, or one failed for a grave reason, or a package without a test.
+func (s *summary) unsteady() map[string][]string {
+	byPackage, count := map[string][]string{}, 0
+	for _, f := range s.failures {
+		if slices.ContainsFunc(f.said, grave.MatchString) {
+			return nil
+		}
+		pkg, test, isTest := strings.Cut(f.name, ".Test")
+		if test, _, _ = strings.Cut(test, "/"); !isTest || slices.Contains(byPackage[pkg], "Test"+test) {
+			continue
+		}
+		byPackage[pkg] = append(byPackage[pkg], "Test"+test)
+		count++
+	}
+	for _, pkg := range s.broken {
+		if len(byPackage[pkg]) == 0 {
+			return nil
+		}
+	}
+	if count > mostAgain {
+		return nil
+	}
+	return byPackage
+}
+
+// secondChance runs those tests twice more, each package alone, and reports
+// whether they passed.
+func secondChance(out io.Writer, tests map[string][]string) bool {
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		names := strings.Join(tests[pkg], "|")
+		fmt.Fprintf(out, "\nonce more, and twice: %s of %s\n", names, pkg)
+		cmd := exec.Command(cmp.Or(os.Getenv("GO"), "go"), "test", "-race", "-count=2", "-timeout=20m", "-json", "-run", "^("+names+")$", "./"+pkg)
+		cmd.Stderr = os.Stderr
+		said, err := cmd.StdoutPipe()
+		if err != nil || cmd.Start() != nil {
+			return false
+		}
+		s := newSummary(out)
+		readErr := s.readAll(said)
+		if cmd.Wait() != nil || readErr != nil || !s.close(false) {
+			return false
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		fmt.Fprintf(out, "\nunsteady: %s of %s failed among the others, as told above, and passed twice alone\n", strings.Join(tests[pkg], ", "), pkg)
+	}
+	return true
+}
+
+func newSummary(out io.Writer) *summary { return &summary{out: out, said: map[string][]string{}} }
+
+func (s *summary) readAll(from io.Reader) error {
+	in := bufio.NewReader(from)
 	for {
 		line, err := in.ReadString('\n')
 		if line != "" {
 			s.read(strings.TrimSuffix(line, "\n"))
 		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "reading the results:", err)
-			os.Exit(1)
+		switch err {
+		case nil:
+		case io.EOF:
+			return nil
+		default:
+			return err
 		}
 	}
-	if !s.close(os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1") {
+}
+
+func main() {
+	again := flag.Bool("again", false, "run the few tests that failed a second time, alone")
+	flag.Parse()
+	obliged := os.Getenv("MOJOUP_REQUIRE_KERNEL") == "1"
+	s := newSummary(os.Stdout)
+	if err := s.readAll(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, "reading the results:", err)
+		os.Exit(1)
+	}
+	if s.close(obliged) {
+		return
+	}
+	tests := s.unsteady()
+	if hidden := obliged && len(s.foreign()) > 0; !*again || hidden || len(tests) == 0 || !secondChance(os.Stdout, tests) {
 		os.Exit(1)
 	}
 }

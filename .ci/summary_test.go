@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -34,12 +35,42 @@ func TestSummary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			s := &summary{out: &out, said: map[string][]string{}}
+			s := newSummary(&out)
 			for line := range strings.Lines(tt.in) {
 				s.read(strings.TrimSuffix(line, "\n"))
 			}
 			if good := s.close(tt.obliged); good != tt.good || !strings.Contains(out.String(), tt.want) {
 				t.Errorf("good is %v, want %v; want %q in:\n%s", good, tt.good, tt.want, out.String())
+			}
+		})
+	}
+}
+
+// TestUnsteady: few tests get a second chance, and none for a grave reason.
+func TestUnsteady(t *testing.T) {
+	fail := func(test, said string) string {
+		return `{"Action":"output","Package":"a","Test":"` + test + `","Output":"` + said + `\n"}` + "\n" + `{"Action":"fail","Package":"a","Test":"` + test + `"}` + "\n"
+	}
+	const broken = `{"Action":"fail","Package":"a"}` + "\n"
+	for name, tt := range map[string]struct{ in, want string }{
+		"one":                {fail("TestB", "no bread") + broken, "map[a:[TestB]]"},
+		"a subtest":          {fail("TestB/c.TestD", "no bread") + fail("TestB", "") + broken, "map[a:[TestB]]"},
+		"three":              {fail("TestB", "") + fail("TestC", "") + fail("TestD", "") + broken, "map[a:[TestB TestC TestD]]"},
+		"four":               {fail("TestB", "") + fail("TestC", "") + fail("TestD", "") + fail("TestE", "") + broken, "map[]"},
+		"a race":             {fail("TestB", "WARNING: DATA RACE") + broken, "map[]"},
+		"a panic":            {fail("TestB", "panic: lost") + broken, "map[]"},
+		"it took too long":   {fail("TestB", "panic: test timed out after 40m0s") + broken, "map[]"},
+		"does not build":     {broken, "map[]"},
+		"another one, too":   {fail("TestB", "") + broken + `{"Action":"fail","Package":"b"}` + "\n", "map[]"},
+		"nothing has failed": {"", "map[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSummary(&strings.Builder{})
+			if err := s.readAll(strings.NewReader(tt.in)); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(s.unsteady()); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
 	}
