@@ -92,9 +92,31 @@ func newHandler(o Options, c *carried) http.Handler {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	mux := http.NewServeMux()
+	h.forTheNode(mux)
+	h.forSessions(mux)
+	h.forKeys(mux)
+	mux.Handle("/", h.answer(func(*http.Request, Caller) (any, error) {
+		return nil, &api.Problem{Code: "unknown-request", Sentence: "this node does not know that request", Exit: 2,
+			Hint: "client and node may be of different versions: compare `mojoup-node version` with `mojoup-node status`"}
+	}))
+	return h.guard(mux)
+}
+
+// forTheNode are the requests about the node itself.
+func (h handler) forTheNode(mux *http.ServeMux) {
 	mux.Handle("GET /v1/status", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return h.node.Status(r.Context(), c)
 	}))
+	mux.Handle("POST /v1/shutdown", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return struct{}{}, h.node.Shutdown(r.Context(), c)
+	}))
+	mux.Handle("POST /v1/approvals", asked(h, func(r *http.Request, c Caller, req api.ApprovalRequest) (any, error) {
+		return h.node.Approval(r.Context(), c, req)
+	}))
+}
+
+// forSessions are the requests about sessions.
+func (h handler) forSessions(mux *http.ServeMux) {
 	mux.Handle("GET /v1/sessions", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return h.node.Sessions(r.Context(), c, r.URL.Query().Has("past"))
 	}))
@@ -104,59 +126,50 @@ func newHandler(o Options, c *carried) http.Handler {
 	mux.Handle("POST /v1/sessions/{id}/stop", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return struct{}{}, h.node.Stop(r.Context(), c, r.PathValue("id"))
 	}))
-	mux.Handle("POST /v1/shutdown", h.answer(func(r *http.Request, c Caller) (any, error) {
-		return struct{}{}, h.node.Shutdown(r.Context(), c)
+	mux.Handle("GET /v1/sessions/{id}/ports", h.answer(func(r *http.Request, c Caller) (any, error) {
+		return h.node.Ports(r.Context(), c, r.PathValue("id"), api.PortsRequest{})
 	}))
-	mux.Handle("POST /v1/approvals", h.answer(func(r *http.Request, c Caller) (any, error) {
-		var req api.ApprovalRequest
-		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
-			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
-		}
-		return h.node.Approval(r.Context(), c, req)
+	mux.Handle("POST /v1/sessions/{id}/ports", asked(h, func(r *http.Request, c Caller, req api.PortsRequest) (any, error) {
+		return h.node.Ports(r.Context(), c, r.PathValue("id"), req)
 	}))
+	mux.HandleFunc("GET /v1/sessions/{id}/events", h.events)
+	mux.HandleFunc("GET /v1/sessions/{id}/terminal", h.recording)
+	mux.HandleFunc("POST /v1/run", upgraded(h, api.FrameRun, func(ctx context.Context, c Caller, _ string, req api.RunRequest, s Stream) api.Ended {
+		return h.node.Run(ctx, c, req, s)
+	}))
+	mux.HandleFunc("POST /v1/sessions/{id}/attach", upgraded(h, api.FrameAttach, h.node.Attach))
+	mux.HandleFunc("POST /v1/sessions/{id}/exec", upgraded(h, api.FrameExec, h.node.Exec))
+	mux.HandleFunc("POST /v1/sessions/{id}/diff", upgraded(h, api.FrameDiff, h.node.Diff))
+}
+
+// forKeys are the requests about the caller's secrets and sign-ins.
+func (h handler) forKeys(mux *http.ServeMux) {
 	mux.Handle("GET /v1/secrets", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return h.node.Secrets(r.Context(), c)
 	}))
-	mux.Handle("POST /v1/secrets", h.answer(func(r *http.Request, c Caller) (any, error) {
-		var req api.SecretRequest
-		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
-			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
-		}
+	mux.Handle("POST /v1/secrets", asked(h, func(r *http.Request, c Caller, req api.SecretRequest) (any, error) {
 		return h.node.SetSecret(r.Context(), c, req)
 	}))
 	mux.Handle("DELETE /v1/secrets/{name}", h.answer(func(r *http.Request, c Caller) (any, error) {
 		return struct{}{}, h.node.RemoveSecret(r.Context(), c, r.PathValue("name"))
 	}))
-	mux.Handle("POST /v1/signins", h.answer(func(r *http.Request, c Caller) (any, error) {
-		var req api.SignInsRequest
-		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
-			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
-		}
+	mux.Handle("POST /v1/signins", asked(h, func(r *http.Request, c Caller, req api.SignInsRequest) (any, error) {
 		return h.node.SignIns(r.Context(), c, req)
 	}))
-	mux.HandleFunc("GET /v1/sessions/{id}/events", h.events)
-	mux.HandleFunc("GET /v1/sessions/{id}/terminal", h.recording)
-	mux.Handle("GET /v1/sessions/{id}/ports", h.answer(func(r *http.Request, c Caller) (any, error) {
-		return h.node.Ports(r.Context(), c, r.PathValue("id"), api.PortsRequest{})
-	}))
-	mux.Handle("POST /v1/sessions/{id}/ports", h.answer(func(r *http.Request, c Caller) (any, error) {
-		var req api.PortsRequest
-		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&req); err != nil {
+}
+
+// maxRequest bounds what is read of a request, in bytes.
+const maxRequest = 1 << 20
+
+// asked is answer for a request that says more than its address does.
+func asked[T any](h handler, f func(*http.Request, Caller, T) (any, error)) http.Handler {
+	return h.answer(func(r *http.Request, c Caller) (any, error) {
+		var req T
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&req); err != nil {
 			return nil, &api.Problem{Code: "bad-request", Sentence: "the client's request could not be read", Exit: 2}
 		}
-		return h.node.Ports(r.Context(), c, r.PathValue("id"), req)
-	}))
-	mux.HandleFunc("POST /v1/run", upgraded(h, api.FrameRun, func(ctx context.Context, c Caller, _ string, req api.RunRequest, s Stream) api.Ended {
-		return h.node.Run(ctx, c, req, s)
-	}))
-	mux.HandleFunc("POST /v1/sessions/{id}/attach", upgraded(h, api.FrameAttach, o.Node.Attach))
-	mux.HandleFunc("POST /v1/sessions/{id}/exec", upgraded(h, api.FrameExec, o.Node.Exec))
-	mux.HandleFunc("POST /v1/sessions/{id}/diff", upgraded(h, api.FrameDiff, o.Node.Diff))
-	mux.Handle("/", h.answer(func(*http.Request, Caller) (any, error) {
-		return nil, &api.Problem{Code: "unknown-request", Sentence: "this node does not know that request", Exit: 2,
-			Hint: "client and node may be of different versions: compare `mojoup-node version` with `mojoup-node status`"}
-	}))
-	return h.guard(mux)
+		return f(r, c, req)
+	})
 }
 
 type handler struct {

@@ -33,63 +33,82 @@ const (
 func (c *client) Ready(ctx context.Context, ref Ref, progress func(Progress)) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	heard := make(chan watched)
-	go c.watch(ctx, ref, heard)
-	var (
-		last  Progress
-		idle  = time.NewTimer(idleWithin)
-		tick  = time.NewTicker(pollEvery)
-		away  time.Time
-		steps int
-	)
-	defer idle.Stop()
-	defer tick.Stop()
-	tell := func(p Progress) {
-		if p == last {
-			return
-		}
-		last = p
-		idle.Reset(idleWithin)
-		if progress != nil {
-			progress(p)
-		}
-	}
+	w := waiting{c: c, ref: ref, progress: progress, heard: make(chan watched), idle: time.NewTimer(idleWithin), tick: time.NewTicker(pollEvery)}
+	defer w.idle.Stop()
+	defer w.tick.Stop()
+	go c.watch(ctx, ref, w.heard)
 	for {
-		var got watched
-		select {
-		case got = <-heard:
-			if steps++; steps > mostWatched {
-				return Record{}, &Error{Code: TooLarge, Sentence: c.reg.title() + " reports without end about the sandbox " + ref.Name}
-			}
-		case <-tick.C:
-			r, err := c.Get(ctx, ref.Name)
-			if err := c.patience(ctx, &away, err); err != nil {
-				return Record{}, err
-			}
-			if err == nil {
-				got.record = &r
-			} else if errors.Is(err, NotFound) {
-				return Record{}, c.lost(ref, "it was deleted while it was being made")
-			}
-		case <-idle.C:
-			return Record{}, &Error{Code: NoAnswer, Sentence: fmt.Sprintf("nothing was heard of the sandbox %s for %s: it is still %s", ref.Name, idleWithin, last.Phase), Advice: adviceLogs}
-		case <-ctx.Done():
-			return Record{}, c.ended(ctx)
+		got, err := w.next(ctx)
+		if err != nil {
+			return Record{}, err
 		}
 		if got.step != nil {
-			tell(*got.step)
+			w.tell(*got.step)
 		}
-		if got.record != nil {
-			r := *got.record
-			done, err := c.judge(ref, r)
-			tell(Progress{Phase: r.Phase, Reason: r.Reason, Message: r.Message})
-			if done {
-				c.runs.Store(r.ID, r.Instance)
-			}
-			if done || err != nil {
-				return r, err
-			}
+		if got.record == nil {
+			continue
 		}
+		r := *got.record
+		done, err := c.judge(ref, r)
+		w.tell(Progress{Phase: r.Phase, Reason: r.Reason, Message: r.Message})
+		if done {
+			c.runs.Store(r.ID, r.Instance)
+		}
+		if done || err != nil {
+			return r, err
+		}
+	}
+}
+
+// waiting is one call of Ready.
+type waiting struct {
+	c        *client
+	ref      Ref
+	progress func(Progress) // may be nil
+	heard    chan watched
+	idle     *time.Timer
+	tick     *time.Ticker
+	last     Progress
+	away     time.Time // since when the gateway is
+	steps    int
+}
+
+// next is what is heard next, or the error with which to give up.
+func (w *waiting) next(ctx context.Context) (watched, error) {
+	select {
+	case got := <-w.heard:
+		if w.steps++; w.steps > mostWatched {
+			return watched{}, &Error{Code: TooLarge, Sentence: w.c.reg.title() + " reports without end about the sandbox " + w.ref.Name}
+		}
+		return got, nil
+	case <-w.tick.C:
+		r, err := w.c.Get(ctx, w.ref.Name)
+		if err := w.c.patience(ctx, &w.away, err); err != nil {
+			return watched{}, err
+		}
+		switch {
+		case err == nil:
+			return watched{record: &r}, nil
+		case errors.Is(err, NotFound):
+			return watched{}, w.c.lost(w.ref, "it was deleted while it was being made")
+		}
+		return watched{}, nil
+	case <-w.idle.C:
+		return watched{}, &Error{Code: NoAnswer, Sentence: fmt.Sprintf("nothing was heard of the sandbox %s for %s: it is still %s", w.ref.Name, idleWithin, w.last.Phase), Advice: adviceLogs}
+	case <-ctx.Done():
+		return watched{}, w.c.ended(ctx)
+	}
+}
+
+// tell passes on what is new.
+func (w *waiting) tell(p Progress) {
+	if p == w.last {
+		return
+	}
+	w.last = p
+	w.idle.Reset(idleWithin)
+	if w.progress != nil {
+		w.progress(p)
 	}
 }
 
