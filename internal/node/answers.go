@@ -180,13 +180,10 @@ func (n *Node) Stop(ctx context.Context, c console.Caller, id string) error {
 	if err := n.mayLook(c); err != nil {
 		return err
 	}
-	sid, err := n.called(ctx, id)
+	sid, l, err := n.carried(ctx, id)
 	if err != nil {
 		return err
 	}
-	n.mu.Lock()
-	l := n.live[sid]
-	n.mu.Unlock()
 	if l != nil {
 		l.stop(errStopped)
 		return nil

@@ -122,13 +122,10 @@ func (n *Node) living(ctx context.Context, c console.Caller, id string) (*life, 
 	if err := n.mayAsk(c); err != nil {
 		return nil, err
 	}
-	sid, err := n.called(ctx, id)
+	sid, l, err := n.carried(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	l := n.live[sid]
-	n.mu.Unlock()
 	if l != nil {
 		return l, nil
 	}

@@ -27,6 +27,18 @@ func (n *Node) called(ctx context.Context, name string) (session.ID, error) {
 	return calledIn(ctx, n.store, name, known)
 }
 
+// carried is the session that a client calls so, and what carries it, nil for
+// one of the past.
+func (n *Node) carried(ctx context.Context, name string) (session.ID, *life, error) {
+	id, err := n.called(ctx, name)
+	if err != nil {
+		return "", nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return id, n.live[id], nil
+}
+
 // calledIn looks among the sessions of a store and some more.
 func calledIn(ctx context.Context, s *store.Store, name string, more []session.ID) (session.ID, error) {
 	id, err := session.Parse(name)

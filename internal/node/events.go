@@ -88,13 +88,10 @@ func (n *Node) Events(ctx context.Context, c console.Caller, id string, follow b
 	if err := n.mayLook(c); err != nil {
 		return err
 	}
-	sid, err := n.called(ctx, id)
+	sid, l, err := n.carried(ctx, id)
 	if err != nil {
 		return err
 	}
-	n.mu.Lock()
-	l := n.live[sid]
-	n.mu.Unlock()
 	if l == nil {
 		n.flush(ctx)
 		all, err := pastEvents(ctx, n.store, sid)

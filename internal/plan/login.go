@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
@@ -70,11 +71,11 @@ func (b *builder) firstLogins() (out []Login) {
 func shellPatterns(host string) []string {
 	switch rest, many := strings.CutPrefix(host, "**."); {
 	case many:
-		return []string{"*." + quoted(rest)}
+		return []string{"*." + fault.Quoted(rest)}
 	case strings.HasPrefix(host, "*."):
-		return []string{"*.*." + quoted(host[2:]), "*." + quoted(host[2:])}
+		return []string{"*.*." + fault.Quoted(host[2:]), "*." + fault.Quoted(host[2:])}
 	}
-	return []string{quoted(host)}
+	return []string{fault.Quoted(host)}
 }
 
 func answer(l Login, pattern string) string {
@@ -85,11 +86,8 @@ func answer(l Login, pattern string) string {
 	if !ok {
 		user = "x-access-token"
 	}
-	return "answer " + user + " " + quoted(l.Password)
+	return "answer " + user + " " + fault.Quoted(l.Password)
 }
-
-// quoted is a word of a shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // loginConfig has git ask the helper, and go over https where a remote is
 // reached by ssh: there is no way out for that, and no key inside.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
 )
 
 // maxPointer bounds the small files that git keeps paths in.
@@ -246,16 +248,7 @@ func notBack(top, dotgit, gitDir string) error {
 			Advice: "set core.worktree in " + printable(gitDir) + "/config if this is meant, or remove the file"}
 	}
 	return &Error{Path: dotgit, Reason: "points to " + printable(gitDir) + ", which does not name this working tree in turn, so anybody could have written the file",
-		Advice: "if you made it with --separate-git-dir, run on the host: git --git-dir=" + quoted(gitDir) + " config core.worktree " + quoted(top) + "; else remove the file"}
-}
-
-// quoted is a word for the shell of a person.
-func quoted(word string) string {
-	plain := func(c rune) bool { return letter(byte(c)) || digit(byte(c)) || strings.ContainsRune("/._-+,:@", c) }
-	if strings.ContainsFunc(word, func(c rune) bool { return c > 0x7f || !plain(c) }) {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
+		Advice: "if you made it with --separate-git-dir, run on the host: git --git-dir=" + fault.Quoted(gitDir) + " config core.worktree " + fault.Quoted(top) + "; else remove the file"}
 }
 
 // repositoryAbove is the git directory that the nearest work tree above top
