@@ -48,7 +48,13 @@ func TestKilledWithSpares(t *testing.T) {
 		t.Fatalf("the first session: %+v, %v", end, err)
 	}
 	waiting := awaitSpares(t, s, 1)
-	// Noted is before made: who comes in between starts without it.
+	// Noted is before made, and made is before it waits: who comes in between
+	// starts without it.
+	for due := time.Now().Add(time.Minute); len(helpers(waiting[0].ID)) < 2; {
+		if time.Now().After(due) {
+			t.Fatalf("%s is not made", waiting[0].ID)
+		}
+	}
 	var second *asked
 	for used := false; !used; {
 		second = w.ask(t, c, api.RunRequest{Command: []string{"sh", "-c", "echo up; exec sleep 300"}, PolicyName: "own", Policy: limited})
