@@ -40,7 +40,7 @@ func Gather(ctx context.Context, trust *Trust, home string, env []string) (plan.
 			}
 		}
 	}
-	trust.gather(&h, variable(env, "SSL_CERT_FILE"), variable(env, "NODE_EXTRA_CA_CERTS"))
+	trust.gather(&h, home, variable(env, "SSL_CERT_FILE"), variable(env, "NODE_EXTRA_CA_CERTS"))
 	h.Ignore = ignore(home, env)
 	h.Settings = map[string][]byte{}
 	for _, file := range plan.SettingsFiles(home) {

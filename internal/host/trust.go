@@ -2,6 +2,7 @@ package host
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,13 @@ type Trust struct {
 	mu   sync.Mutex // guards what follows
 	kept plan.Host  // its certificates
 	of   []identity
+	java javas
+}
+
+// javas are the installations of Java that one person sees.
+type javas struct {
+	roots []identity
+	at    map[string]plan.Node
 }
 
 // identity tells one state of one file from another.
@@ -43,8 +51,9 @@ func identify(path string) identity {
 }
 
 // gather fills in the certificates of h: the system's bundles, and the files
-// that extra names.
-func (t *Trust) gather(h *plan.Host, extra ...string) {
+// that extra names; and where a person with that home has Java, which wants
+// them in a file of its own.
+func (t *Trust) gather(h *plan.Host, home string, extra ...string) {
 	if t == nil {
 		t = &Trust{}
 	}
@@ -57,7 +66,41 @@ func (t *Trust) gather(h *plan.Host, extra ...string) {
 	if t.of == nil || !slices.EqualFunc(t.of, now, identity.same) {
 		t.kept, t.of = readTrust(extra), now
 	}
-	h.Bundles, h.ExtraCAs, h.Joined, h.Extra = t.kept.Bundles, t.kept.ExtraCAs, t.kept.Joined, t.kept.Extra
+	t.java.look(home)
+	maps.Copy(h.At, t.java.at)
+	if len(t.java.at) > 0 && t.kept.Java == nil {
+		t.kept.Java = plan.NewJavaStore(t.kept.Joined)
+	}
+	h.Bundles, h.ExtraCAs, h.Joined, h.Extra, h.Java = t.kept.Bundles, t.kept.ExtraCAs, t.kept.Joined, t.kept.Extra, t.kept.Java
+}
+
+// look looks anew where a directory of installations has changed, or a file that
+// was found is no more.
+func (j *javas) look(home string) {
+	var now []identity
+	for _, root := range plan.JavaRoots(home) {
+		now = append(now, identify(root))
+	}
+	if slices.EqualFunc(j.roots, now, identity.same) && !j.gone() {
+		return
+	}
+	j.roots, j.at = now, map[string]plan.Node{}
+	for _, pattern := range plan.WantedOfJava(home) {
+		for _, path := range expand(pattern) {
+			if n, ok := look(path); ok {
+				j.at[path] = n
+			}
+		}
+	}
+}
+
+func (j *javas) gone() bool {
+	for path := range j.at {
+		if _, err := os.Stat(path); err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func readTrust(extra []string) (h plan.Host) {

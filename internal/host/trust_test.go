@@ -24,8 +24,8 @@ func TestTrustFollowsItsFiles(t *testing.T) {
 	}
 	var trust Trust
 	extra := func() string {
-		var h plan.Host
-		trust.gather(&h, file, "")
+		h := plan.Host{At: map[string]plan.Node{}}
+		trust.gather(&h, "/nonexistent", file, "")
 		if !strings.HasSuffix(string(h.Joined), string(h.Extra)) {
 			t.Error("the extra certificates are not among all")
 		}

@@ -15,6 +15,7 @@ import (
 // at its end, and the same is there for those that are told by a variable.
 func (b *builder) certificates() {
 	joined, extra := b.in.Host.certificates()
+	b.javaTrust(joined)
 	if len(b.in.Host.Bundles) == 0 {
 		b.note("no bundle of certificate authorities was found: programs inside trust only what the proxy signs")
 	}

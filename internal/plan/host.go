@@ -24,6 +24,8 @@ type Host struct {
 	// of a plan, and they hardly ever change: whoever keeps them gives them
 	// here. Nil means that Make joins them itself.
 	Joined, Extra []byte
+	// Java is what Joined makes for Java. Nil means that Make makes it itself.
+	Java *JavaStore
 	// Settings are the contents of those of [SettingsFiles] that exist.
 	Settings map[string][]byte
 	// Variables are those of [ClientVariables] that are set, KEY=VALUE.

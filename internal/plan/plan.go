@@ -132,6 +132,7 @@ func Make(in Input) (Plan, error) {
 	b.identity()
 	b.scratch()
 	b.toolchains()
+	b.javaWayOut()
 	shared := len(b.mounts)
 	b.packages = b.clients()
 	b.certificates()
