@@ -216,7 +216,7 @@ func (s *stay) code() int {
 	select {
 	case <-s.done:
 		return s.cmd.ProcessState.ExitCode()
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		s.w.t.Fatalf("the session does not end: %s\nnode: %s", s.out, s.w.log)
 	}
 	return -1
@@ -224,7 +224,7 @@ func (s *stay) code() int {
 
 func (w *town) until(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); {
+	for end := time.Now().Add(2 * time.Minute); !ok(); {
 		if time.Now().After(end) {
 			w.t.Fatalf("waited for too long until %s\nnode: %s", what, w.log)
 		}

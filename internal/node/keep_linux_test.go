@@ -15,7 +15,7 @@ import (
 // awaitSpares waits until the store has so many spares and returns them.
 func awaitSpares(t *testing.T, s *store.Store, n int) []store.Spare {
 	t.Helper()
-	for due := time.Now().Add(20 * time.Second); ; {
+	for due := time.Now().Add(enough); ; {
 		got, err := s.Spares(t.Context())
 		must(t, err)
 		if len(got) == n {
@@ -65,7 +65,7 @@ func TestKilledWithSpares(t *testing.T) {
 	spares := awaitSpares(t, s, 2)
 	var groups []string
 	for _, one := range spares {
-		for due := time.Now().Add(20 * time.Second); len(helpers(one.ID)) == 0; {
+		for due := time.Now().Add(enough); len(helpers(one.ID)) == 0; {
 			if time.Now().After(due) {
 				t.Fatalf("nothing runs of %s", one.ID)
 			}

@@ -48,7 +48,7 @@ func TestRotationReachesRunningSessions(t *testing.T) {
 		swap.Header(h)
 		return h.Get("X-Api-Key")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	var done sync.WaitGroup
 	done.Go(func() { l.refreshKeys(ctx) })
 	defer done.Wait()

@@ -250,7 +250,7 @@ func (r *rig) start(node string) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	r.t.Cleanup(func() { r.stop(cmd, ended) })
-	r.must(ready.SetReadDeadline(time.Now().Add(30 * time.Second)))
+	r.must(ready.SetReadDeadline(time.Now().Add(within)))
 	word := make([]byte, 1024)
 	n, err := ready.Read(word)
 	if strings.TrimSpace(string(word[:n])) != "ready" {

@@ -179,7 +179,7 @@ func TestCancelled(t *testing.T) {
 
 // settled reports whether the goroutines come down to n.
 func settled(n int) bool {
-	for range 200 {
+	for range 6000 {
 		if runtime.NumGoroutine() <= n {
 			return true
 		}

@@ -51,7 +51,7 @@ func newForeign(t *testing.T) foreign {
 	if err := os.Chmod(f.socket, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	_ = f.ln.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = f.ln.SetDeadline(time.Now().Add(2 * time.Minute))
 	return f
 }
 

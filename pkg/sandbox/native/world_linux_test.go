@@ -197,7 +197,7 @@ func openIn(tb testing.TB, e *Engine, spec sandbox.Spec) sandbox.Sandbox {
 	check(tb, err)
 	go serve(b.Listener())
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		b.Listener().Close()
 		if err := b.Remove(ctx); err != nil {
@@ -208,7 +208,7 @@ func openIn(tb testing.TB, e *Engine, spec sandbox.Spec) sandbox.Sandbox {
 }
 
 func soon(tb testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	tb.Cleanup(cancel)
 	return ctx
 }
@@ -226,7 +226,7 @@ func sh(tb testing.TB, b sandbox.Sandbox, script string) (string, sandbox.Exit) 
 
 // soonest is soon for what runs after the test's own context has ended.
 func soonest() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }

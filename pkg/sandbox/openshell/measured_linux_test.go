@@ -156,7 +156,7 @@ func echo(t *testing.T, address string, peers chan<- netip.Addr) int {
 			peers <- conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 			go func() {
 				defer conn.Close()
-				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				conn.SetDeadline(time.Now().Add(2 * time.Minute))
 				line, _ := bufio.NewReader(conn).ReadString('\n')
 				io.WriteString(conn, "echo "+line)
 			}()

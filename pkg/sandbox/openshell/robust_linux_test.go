@@ -110,7 +110,7 @@ func TestVersions(t *testing.T) {
 // B07: what listens there may be anything.
 func TestNoGateway(t *testing.T) {
 	short := func(t *testing.T) context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		t.Cleanup(cancel)
 		return ctx
 	}
@@ -138,13 +138,13 @@ func TestNoGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		_, err = openshell.Connect(short(t), at(t, "http://"+l.Addr().String()))
+		_, err = openshell.Connect(bounded(t), at(t, "http://"+l.Addr().String()))
 		wants(t, err, openshell.Unreachable, "systemctl --user start openshell-gateway.service")
 	})
 	t.Run("a web server", func(t *testing.T) {
 		s := httptest.NewServer(http.NotFoundHandler())
 		defer s.Close()
-		_, err := openshell.Connect(short(t), at(t, s.URL))
+		_, err := openshell.Connect(bounded(t), at(t, s.URL))
 		wants(t, err, openshell.NotAGateway, "")
 	})
 	t.Run("a web server with HTTP/2", func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestNoGateway(t *testing.T) {
 		s.Config.Protocols.SetUnencryptedHTTP2(true)
 		s.Start()
 		defer s.Close()
-		_, err := openshell.Connect(short(t), at(t, s.URL))
+		_, err := openshell.Connect(bounded(t), at(t, s.URL))
 		wants(t, err, openshell.NotAGateway, "")
 	})
 	t.Run("silence", func(t *testing.T) {
@@ -161,13 +161,13 @@ func TestNoGateway(t *testing.T) {
 		wants(t, err, openshell.NoAnswer, "")
 	})
 	t.Run("a hang-up", func(t *testing.T) {
-		_, err := openshell.Connect(short(t), at(t, listener(t, func(c net.Conn) { c.Close() })))
+		_, err := openshell.Connect(bounded(t), at(t, listener(t, func(c net.Conn) { c.Close() })))
 		if !errors.Is(err, openshell.Unreachable) && !errors.Is(err, openshell.NotAGateway) {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("noise", func(t *testing.T) {
-		_, err := openshell.Connect(short(t), at(t, listener(t, func(c net.Conn) {
+		_, err := openshell.Connect(bounded(t), at(t, listener(t, func(c net.Conn) {
 			for range 1000 {
 				if _, err := c.Write([]byte(strings.Repeat("\x00\xff noise", 1000))); err != nil {
 					return
@@ -178,7 +178,7 @@ func TestNoGateway(t *testing.T) {
 	})
 	t.Run("TLS where none is registered", func(t *testing.T) {
 		g := gatewaytest.Start(t, gatewaytest.Options{TLS: true})
-		_, err := openshell.Connect(short(t), at(t, strings.Replace(g.Endpoint(), "https", "http", 1)))
+		_, err := openshell.Connect(bounded(t), at(t, strings.Replace(g.Endpoint(), "https", "http", 1)))
 		if !errors.Is(err, openshell.Unreachable) && !errors.Is(err, openshell.NotAGateway) {
 			t.Errorf("%v", err)
 		}
@@ -187,19 +187,19 @@ func TestNoGateway(t *testing.T) {
 		g := gatewaytest.Start(t, gatewaytest.Options{TLS: true})
 		reg := registered(t, g)
 		reg.Endpoint = strings.Replace(gatewaytest.Start(t, gatewaytest.Options{}).Endpoint(), "http:", "https:", 1)
-		_, err := openshell.Connect(short(t), reg)
+		_, err := openshell.Connect(bounded(t), reg)
 		wants(t, err, openshell.NotAGateway, "")
 	})
 	t.Run("another authority's certificate", func(t *testing.T) {
 		reg := registered(t, gatewaytest.Start(t, gatewaytest.Options{TLS: true}))
 		reg.Endpoint = gatewaytest.Start(t, gatewaytest.Options{TLS: true}).Endpoint()
-		_, err := openshell.Connect(short(t), reg)
+		_, err := openshell.Connect(bounded(t), reg)
 		wants(t, err, openshell.BadCredentials, "openshell gateway add")
 	})
 	t.Run("another name's certificate", func(t *testing.T) {
 		reg := registered(t, gatewaytest.Start(t, gatewaytest.Options{TLS: true}))
 		reg.Endpoint = strings.Replace(reg.Endpoint, "127.0.0.1", "gw.localhost", 1)
-		_, err := openshell.Connect(short(t), reg)
+		_, err := openshell.Connect(bounded(t), reg)
 		if !errors.Is(err, openshell.BadCredentials) && !errors.Is(err, openshell.Unreachable) { // some resolvers do not know it
 			t.Errorf("%v", err)
 		}
@@ -274,7 +274,7 @@ func TestVersionChanges(t *testing.T) {
 	lies := gatewaytest.Faults{}
 	said := "0.0.111"
 	var mu sync.Mutex
-	lies.Answer = func(method string, m any) any {
+	lies.Answer = func(_ context.Context, method string, m any) any {
 		mu.Lock()
 		defer mu.Unlock()
 		if h, ok := m.(*v00.HealthResponse); ok {
@@ -316,18 +316,14 @@ func TestLostAnswers(t *testing.T) {
 	for _, generation := range generations {
 		var g *gatewaytest.Gateway
 		back := true
-		g, c := connected(t, gatewaytest.Options{Generation: generation, Faults: gatewaytest.Faults{Answer: func(method string, m any) any {
+		g, c := connected(t, gatewaytest.Options{Generation: generation, Faults: gatewaytest.Faults{Answer: func(ctx context.Context, method string, m any) any {
 			if method == "CreateSandbox" {
-				stopped := make(chan bool)
-				go func() {
-					defer close(stopped)
-					if back {
-						g.Restart("")
-					} else {
-						g.Stop()
-					}
-				}()
-				time.Sleep(50 * time.Millisecond) // the answer has nowhere to go
+				if back {
+					go g.Restart("")
+				} else {
+					go g.Stop()
+				}
+				<-ctx.Done() // the answer has nowhere to go
 			}
 			return m
 		}}})
@@ -440,7 +436,7 @@ func TestLies(t *testing.T) {
 	lie := func(t *testing.T, generation string, answer func(method string, m any)) (openshell.Client, openshell.Record) {
 		var mu sync.Mutex
 		on := false
-		_, c := connected(t, gatewaytest.Options{Generation: generation, Faults: gatewaytest.Faults{Answer: func(method string, m any) any {
+		_, c := connected(t, gatewaytest.Options{Generation: generation, Faults: gatewaytest.Faults{Answer: func(_ context.Context, method string, m any) any {
 			mu.Lock()
 			defer mu.Unlock()
 			if on {
@@ -575,13 +571,33 @@ func TestLies(t *testing.T) {
 	})
 }
 
+// expired is a context whose time is over once the request has come, however
+// long that takes.
+type expired struct {
+	context.Context
+	came <-chan struct{}
+}
+
+func (e expired) Done() <-chan struct{} { return e.came }
+
+func (e expired) Err() error {
+	select {
+	case <-e.came:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // A gateway that takes its time is waited for no longer than the caller wants.
 func TestSlowness(t *testing.T) {
 	w := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}
-	stuck := func(t *testing.T, method string) openshell.Client {
-		release := make(chan struct{})
+	stuck := func(t *testing.T, method string) (openshell.Client, expired) {
+		release, came := make(chan struct{}), make(chan struct{})
+		var first sync.Once
 		_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Before: func(ctx context.Context, m string) error {
 			if m == method {
+				first.Do(func() { close(came) })
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
@@ -591,25 +607,23 @@ func TestSlowness(t *testing.T) {
 			return nil
 		}}})
 		t.Cleanup(func() { close(release) })
-		return c
-	}
-	soon := func(t *testing.T) context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the request has gone by then
-		t.Cleanup(cancel)
-		return ctx
+		return c, expired{t.Context(), came}
 	}
 	t.Run("get", func(t *testing.T) {
-		_, err := stuck(t, "GetSandbox").Get(soon(t), "x")
+		c, late := stuck(t, "GetSandbox")
+		_, err := c.Get(late, "x")
 		wants(t, err, openshell.NoAnswer, "journalctl")
 	})
 	t.Run("create", func(t *testing.T) {
-		_, err := stuck(t, "CreateSandbox").Create(soon(t), w.request(t))
+		c, late := stuck(t, "CreateSandbox")
+		_, err := c.Create(late, w.request(t))
 		wants(t, err, openshell.Uncertain, "")
 	})
 	t.Run("given up", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(100*time.Millisecond, cancel)
-		_, err := stuck(t, "GetSandbox").Get(ctx, "x")
+		c, late := stuck(t, "GetSandbox")
+		context.AfterFunc(late, cancel)
+		_, err := c.Get(ctx, "x")
 		wants(t, err, openshell.Cancelled, "")
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
@@ -624,7 +638,9 @@ func TestSlowness(t *testing.T) {
 		if err := c.Delete(bounded(t), made.Ref); err != nil {
 			t.Fatal(err)
 		}
-		wants(t, c.Gone(soon(t), made.Ref), openshell.NotGone, "")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wants(t, c.Gone(ctx, made.Ref), openshell.NotGone, "")
 	})
 	t.Run("a watch that says nothing", func(t *testing.T) {
 		_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Silent: true}})

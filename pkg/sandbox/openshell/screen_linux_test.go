@@ -27,7 +27,7 @@ func (s *screen) text() string {
 
 func (s *screen) await(t *testing.T, what string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(s.text(), what); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(s.text(), what); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never saw %q in %q", what, s.text())
 		}

@@ -291,15 +291,15 @@ func terminal(t *testing.T, w world) {
 	}
 	// The size travels beside the input.
 	for i := 0; !strings.Contains(out.text(), "40 120"); i++ {
-		if i == 100 {
+		if i == 2000 {
 			t.Fatalf("the new size never came: %q", out.text())
 		}
 		io.WriteString(feed, "stty size\n")
 		time.Sleep(50 * time.Millisecond)
 	}
-	io.WriteString(feed, "sleep 1000\n")
-	out.await(t, "sleep 1000")
-	time.Sleep(200 * time.Millisecond)
+	// Who says it is in the foreground already.
+	io.WriteString(feed, "sh -c 'echo be''gun; exec sleep 1000'\n")
+	out.await(t, "begun")
 	io.WriteString(feed, "\x03")
 	io.WriteString(feed, "echo in$((40+2))out; exit 9\n")
 	out.await(t, "in42out")

@@ -51,7 +51,7 @@ func testKilledNode(t *testing.T, s *suite) {
 		said += lines.Text() + "\n"
 	}
 	// The shell says that it has forked, not that the program is there.
-	for end := time.Now().Add(5 * time.Second); len(marked(t, mark)) == 0; {
+	for end := time.Now().Add(patience); len(marked(t, mark)) == 0; {
 		if time.Now().After(end) {
 			t.Errorf("the sandbox of the node to be killed does not run: %s", said)
 			break
@@ -67,7 +67,7 @@ func testKilledNode(t *testing.T, s *suite) {
 		t.Logf("%s %s: %s", u.Kind, u.Path, did)
 	}
 	// Sweep waits for what it ends; what ends by itself needs a moment.
-	for end := time.Now().Add(5 * time.Second); len(marked(t, mark)) > 0; {
+	for end := time.Now().Add(patience); len(marked(t, mark)) > 0; {
 		if time.Now().After(end) {
 			t.Fatalf("processes survive node and Sweep: %v", marked(t, mark))
 		}

@@ -71,7 +71,7 @@ func begin(t *testing.T, c *exec.Cmd) {
 // await waits until the keyring has its name on the bus, and its collection.
 func await(t *testing.T, address string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
 	if err != nil {

@@ -132,12 +132,8 @@ func TestLateCommandsEnd(t *testing.T) {
 		_ = b
 		cancel()
 	}()
-	begin := time.Now()
 	_, err := Reader{}.Read(ctx, Reference{Command, "echo x >" + started + "; sleep 1000 & sleep 1000"})
 	wantError(t, err, "did not end")
-	if took := time.Since(begin); took > 8*time.Second {
-		t.Errorf("took %v", took)
-	}
 }
 
 // TestCommandsAreCached, by the clock, and run anew when told to.

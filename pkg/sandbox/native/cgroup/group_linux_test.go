@@ -179,7 +179,7 @@ func TestBornInAGroupOfVersion2(t *testing.T) {
 	if err := g.Verify(os.Getpid()); err == nil {
 		t.Error("this process is said to be in it")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
@@ -202,7 +202,7 @@ func TestBornInAGroupOfVersion1(t *testing.T) {
 	if err != nil || g.Version(Memory) != "v1" {
 		t.Skipf("wanted control groups v1 that can be written, found %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	defer func() {
 		if err := g.Remove(ctx); err != nil {

@@ -108,7 +108,7 @@ func TestB58_DockerStoppedMidSession(t *testing.T) {
 	docker.stop()
 	select {
 	case <-b.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it runs on")
 	}
 	if exit, err := p.Wait(bounded(t)); err != nil || exit.Code == 0 {

@@ -262,7 +262,7 @@ func (w writer) Write(p []byte) (int, error) {
 
 // code asks for the exit code, which stands a moment after the output's end.
 func (d *driver) code(ctx context.Context, id string, gone error) (int32, error) {
-	for range 500 {
+	for range 30_000 { // Docker may be busy
 		info, err := d.docker.ContainerExecInspect(ctx, id)
 		if err != nil {
 			return 0, gone

@@ -272,7 +272,12 @@ func (d *driver) listen(b *box) error {
 	if err != nil {
 		return err
 	}
-	d.g.work.Go(func() { d.hear(b, v.run, control) })
+	heard := make(chan struct{})
+	d.g.update(b, func() { b.heard = heard })
+	d.g.work.Go(func() {
+		defer close(heard)
+		d.hear(b, v.run, control)
+	})
 	return nil
 }
 
@@ -457,8 +462,12 @@ func (d *driver) attend(b *box, now box) {
 	if d.g.ctx.Err() != nil {
 		return
 	}
-	// What the first process said last is on its way.
-	time.Sleep(50 * time.Millisecond)
+	// What the first process said last may still be on its way. One that never
+	// said anything is not waited for: this is the next connection then.
+	if conn, err := net.Dial("unix", filepath.Join(now.host, "run", filepath.Base(inside.Control))); err == nil {
+		conn.Close()
+	}
+	<-now.heard
 	d.g.update(b, func() {
 		if b.run == now.run && (b.phase == provisioning || b.phase == ready) {
 			b.phase, b.reason, b.message = failed, "ContainerExited", "Container exited"

@@ -118,7 +118,7 @@ func (g *Gateway) listen(address string) {
 			}
 			out, err := next(ctx, in)
 			if lie := g.o.Faults.Answer; lie != nil && err == nil {
-				out = lie(method(info.FullMethod), out)
+				out = lie(ctx, method(info.FullMethod), out)
 			}
 			return out, err
 		}),
@@ -240,8 +240,9 @@ type Faults struct {
 	// Before is called before each method is carried out. It may wait, and its
 	// error is the answer.
 	Before func(ctx context.Context, method string) error
-	// Answer may change the message that is answered.
-	Answer func(method string, message any) any
+	// Answer may change the message that is answered. The context ends with the
+	// connection.
+	Answer func(ctx context.Context, method string, message any) any
 	// Exec is asked for what goes wrong with a command.
 	Exec func(command []string) ExecFault
 	// Silent gateways tell a watch nothing.

@@ -84,6 +84,8 @@ type box struct {
 	host     string // directory that the container shares with the double
 	unit     string // id of the container
 	run      int    // how often it was started anew
+	// heard is closed once nothing more comes from this run's first process.
+	heard chan struct{}
 }
 
 // step is one event of the driver.

@@ -182,7 +182,7 @@ func int80(*Arena) error {
 			return syscall.Errno(-pid)
 		}
 		return nil
-	case <-time.After(2 * time.Second):
+	case <-time.After(10 * time.Second):
 		return errKilled
 	}
 }

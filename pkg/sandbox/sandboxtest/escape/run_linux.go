@@ -80,7 +80,7 @@ func run(arena string, names []string, stdout io.Writer) int {
 
 // apart makes one attempt in a process, which a filter may kill.
 func apart(arena, name string) Result {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "one", arena, name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
