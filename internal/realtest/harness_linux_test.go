@@ -299,6 +299,7 @@ type job struct {
 	inside bool
 	policy string
 	tool   string
+	prompt string
 }
 
 // inside is a job in a session under a policy.
@@ -322,6 +323,12 @@ func (j *job) with(env ...string) *job {
 // as makes the command line arguments of a tool, which run then fills in.
 func (j *job) as(tool string) *job {
 	j.tool = tool
+	return j
+}
+
+// asked has the tool answer one prompt without a person, as its profile says.
+func (j *job) asked(prompt string) *job {
+	j.prompt = prompt
 	return j
 }
 
@@ -376,6 +383,9 @@ func (j *job) sessionArgs() []string {
 	}
 	if j.tool != "" {
 		args = append(args, "--tool", j.tool)
+	}
+	if j.prompt != "" {
+		args = append(args, "--headless", j.prompt)
 	}
 	for _, kv := range j.env {
 		args = append(args, "--env", kv)

@@ -37,9 +37,7 @@ func agentTool(t *testing.T, name string) packaged {
 // TestTools lets every agent tool that has a preset say its version inside, as
 // it does outside. It fetches some hundred megabytes.
 func TestTools(t *testing.T) {
-	if os.Getenv("MOJOUP_TEST_TOOLS") != "1" {
-		t.Skip("wanted MOJOUP_TEST_TOOLS=1, as make test-tools sets it, found none")
-	}
+	wantsTools(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		for _, tool := range agentTools() {
 			t.Run(tool.name, func(t *testing.T) {
@@ -53,4 +51,12 @@ func TestTools(t *testing.T) {
 			})
 		}
 	})
+}
+
+// wantsTools ends a test here that fetches some hundred megabytes.
+func wantsTools(t *testing.T) {
+	t.Helper()
+	if os.Getenv("MOJOUP_TEST_TOOLS") != "1" {
+		t.Skip("wanted MOJOUP_TEST_TOOLS=1, as make test-tools sets it, found none")
+	}
 }

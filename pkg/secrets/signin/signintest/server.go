@@ -34,6 +34,7 @@ type Server struct {
 
 type family struct {
 	account string
+	access  string // the last one
 	dead    bool
 }
 
@@ -73,9 +74,24 @@ func (s *Server) pairLocked(f *family) (access, refresh string) {
 	enc := base64.RawURLEncoding
 	access = enc.EncodeToString([]byte(`{"alg":"none"}`)) + "." + enc.EncodeToString(claims) + "." + enc.EncodeToString(fmt.Appendf(nil, "signature %08d", s.made))
 	refresh = fmt.Sprintf("refresh-of-%s-%08d-0123456789", f.account, s.made)
+	f.access = access
 	s.tokens[access] = &token{of: f, until: until}
 	s.tokens[refresh] = &token{of: f, refresh: true}
 	return access, refresh
+}
+
+// Life is for how long access tokens hold from now on.
+func (s *Server) Life(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.life = d
+}
+
+// Access is the access token that an account was given last.
+func (s *Server) Access(account string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.families[account].access
 }
 
 // Alive reports whether an account is still signed in.
