@@ -26,6 +26,9 @@ func testB47MainTree(t *testing.T, s *suite) {
 	spec := s.spec(t, p)
 	spec.Protect = p.mainTree(t)
 	b := s.open(t, spec)
+	if _, err := b.Check(deadline(t)); err != nil {
+		t.Errorf("with every guard of a working tree: %v", err)
+	}
 	out := strings.Split(strings.TrimSpace(b.sh(p.repo, everyday)), "\n")
 	// The host prints the same while the placeholder commondir is there, which
 	// makes git print this one whole.

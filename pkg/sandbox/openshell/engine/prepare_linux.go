@@ -210,7 +210,7 @@ func (b *box) begin(ctx context.Context) error {
 	}
 	b.times.met = time.Now()
 	sandbox.Reached(ctx, "helper there")
-	inside, err := b.e.o.Native.Join(ctx, conn, b.spec, own)
+	inside, err := b.e.o.Native.Join(ctx, conn, b.arrangedSpec(), own)
 	if err != nil {
 		return err
 	}
@@ -413,6 +413,22 @@ func (b *box) arranged(ctx context.Context, c daemon.Container) error {
 		return fmt.Errorf("arranging the container as its root: %w", err)
 	}
 	return nil
+}
+
+// arrangedSpec is the Spec as it could be arranged: a link that could not be made
+// a mount is not looked at as if it were one, and facts say what that means.
+func (b *box) arrangedSpec() sandbox.Spec {
+	s := b.spec
+	s.Protect = nil
+	for _, p := range b.spec.Protect {
+		if p.Guard != sandbox.Shelter || !slices.Contains(b.lacking.Pinned, p.Path) {
+			s.Protect = append(s.Protect, p)
+			continue
+		}
+		dir := sandbox.ShelterDir(p.Path)
+		s.Protect = append(s.Protect, sandbox.Protection{Path: dir, Guard: sandbox.Freeze}, sandbox.Protection{Path: dir, Guard: sandbox.Pin})
+	}
+	return s
 }
 
 // usualName is the host name inside where nobody asks for another.
