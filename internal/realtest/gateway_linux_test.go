@@ -27,7 +27,7 @@ func TestClaudeAtAGateway(t *testing.T) {
 	kerneltest.Require(t, "a user with uid 1000", err)
 	docker, err := user.LookupGroup("docker")
 	kerneltest.Require(t, "a group docker", err)
-	r := newRig(t, somebody{1000, 1000, u.Username}, map[string]string{webName: "127.0.0.1", claudeHost: "127.0.0.1"}, func(r *rig) {
+	r := newRig(t, somebody{uid: 1000, gid: 1000, name: u.Username}, map[string]string{webName: "127.0.0.1", claudeHost: "127.0.0.1"}, func(r *rig) {
 		r.groups = docker.Gid
 		r.path = []string{filepath.Dir(os.Getenv("MOJOUP_TEST_OPENSHELL"))}
 		r.env = []string{"OPENSHELL_GATEWAY_ENDPOINT=" + at, "MOJOUP_NODE_SANDBOX_ENGINE=docker", "MOJOUP_NODE_SANDBOX_IMAGE=" + image}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/enginetest"
 )
 
 // within bounds one program in a session. The two slowest, pip and an agent,
@@ -73,15 +74,18 @@ const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 type somebody struct {
 	uid, gid int
 	name     string
+	// gateway is the generation of the one that sessions run at, on engine
+	// docker; empty means engine native.
+	gateway string
 }
 
 // everybody runs a test as root and as an ordinary user where it may, else as
 // whoever runs the test.
 func everybody(t *testing.T, test func(*testing.T, somebody)) {
 	t.Helper()
-	who := []somebody{{os.Getuid(), os.Getgid(), ""}}
+	who := []somebody{{uid: os.Getuid(), gid: os.Getgid()}}
 	if os.Getuid() == 0 {
-		who = append(who, somebody{1000, 1000, ""})
+		who = append(who, somebody{uid: 1000, gid: 1000})
 	}
 	for _, s := range who {
 		u, err := user.LookupId(strconv.Itoa(s.uid))
@@ -108,6 +112,10 @@ type rig struct {
 	groups string
 	ca     *authority
 	log    string
+	// double is the gateway of engine docker, or nil.
+	double *enginetest.Double
+	// program is a file that sessions find as a program: see [having].
+	program string
 }
 
 // A rigOption changes a rig before its node starts.
@@ -137,6 +145,9 @@ func place(t *testing.T, who somebody, hosts map[string]string, options ...rigOp
 	r := &rig{t: t, who: who, dir: dir, home: filepath.Join(dir, "home"), repo: filepath.Join(dir, "repo"), log: filepath.Join(dir, "node.log"), ca: newAuthority(t)}
 	for _, o := range options {
 		o(r)
+	}
+	if who.gateway != "" {
+		r.onDouble()
 	}
 	for _, d := range []string{"home", "repo", "state", "run", "config"} {
 		r.must(os.Mkdir(filepath.Join(dir, d), 0o700))
@@ -243,6 +254,9 @@ func (r *rig) start(node string) {
 	args := r.inNamespace(node, "serve")
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(r.environ(), "MOJOUP_READY_FD=3")
+	if r.double != nil {
+		cmd.Env = append(cmd.Env, "PATH="+filepath.Join(r.dir, "openshell")+":"+systemPath)
+	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = "/", log, log, []*os.File{said}
 	cmd.WaitDelay = 5 * time.Second
 	r.must(cmd.Start())

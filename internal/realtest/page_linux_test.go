@@ -151,9 +151,9 @@ const disorder = `(() => { const bad = [], d = document;
 // TestPageInABrowser opens the node page in a real browser while a session runs.
 func TestPageInABrowser(t *testing.T) {
 	kerneltest.Long(t)
-	who := somebody{os.Getuid(), os.Getgid(), ""}
+	who := somebody{uid: os.Getuid(), gid: os.Getgid()}
 	if who.uid == 0 {
-		who = somebody{1000, 1000, ""}
+		who = somebody{uid: 1000, gid: 1000}
 	}
 	r := newRig(t, who, nil)
 	url, port := r.page()

@@ -118,7 +118,7 @@ try clone-forward git push origin HEAD:refs/heads/agent/clone
 `
 
 func TestD19b_PushesAreJudgedByReference(t *testing.T) {
-	everybody(t, func(t *testing.T, who somebody) {
+	everywhere(t, func(t *testing.T, who somebody) {
 		r := newRig(t, who, map[string]string{gitName: "127.0.0.1"})
 		f := newForge(r, "acme/widget.git", "acme/other.git")
 		// Reached by ssh, as remotes often are.
@@ -213,7 +213,7 @@ func (f *forge) recorded(t *testing.T) {
 // TestGitSignsInWithAStandIn: git inside is given a password by itself, which
 // is none, for the hosts that a token goes to.
 func TestGitSignsInWithAStandIn(t *testing.T) {
-	everybody(t, func(t *testing.T, who somebody) {
+	everywhere(t, func(t *testing.T, who somebody) {
 		r := newRig(t, who, map[string]string{gitName: "127.0.0.1", plainName: "127.0.0.1"})
 		f := newForge(r, "acme/widget.git", "acme/part.git")
 		r.outside("git", "-C", r.repo, "remote", "add", "origin", "ssh://git@"+gitName+"/acme/widget.git").succeed()
@@ -287,7 +287,7 @@ curl -sS -u "x:$GIT_TOKEN" -H 'Content-Type: application/x-git-receive-pack-requ
 
 // TestD19b_ForgedHistoryIsNoProof: the session writes the store that git reads.
 func TestD19b_ForgedHistoryIsNoProof(t *testing.T) {
-	everybody(t, func(t *testing.T, who somebody) {
+	everywhere(t, func(t *testing.T, who somebody) {
 		programs(t, "curl", "python3")
 		r := newRig(t, who, map[string]string{gitName: "127.0.0.1"})
 		f := newForge(r, "acme/widget.git")

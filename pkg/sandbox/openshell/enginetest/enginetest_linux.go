@@ -1,13 +1,20 @@
 package enginetest
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
@@ -19,7 +26,9 @@ import (
 // A Double is a gateway for tests with an image that fits.
 type Double struct {
 	*gatewaytest.Gateway
-	env []string
+	// Image is the one that fits.
+	Image string
+	env   []string
 }
 
 // Variables by which another process of the same test finds a double.
@@ -28,17 +37,99 @@ const envConfig, envImage = "MOJOUP_TEST_DOUBLE", "MOJOUP_TEST_DOUBLE_IMAGE"
 // Options are what the operator of a double decides.
 type Options = gatewaytest.Options
 
-// Start starts a double. What it has made is removed when the test ends.
-func Start(t testing.TB, o Options) *Double {
+// Generations are those of gateways that there are doubles of.
+var Generations = []string{gatewaytest.V00, gatewaytest.V01}
+
+// Start starts a double. What it has made is removed when the test ends. With
+// Options.Machine these programs of this machine's are its image's own.
+func Start(t testing.TB, o Options, programs ...string) *Double {
 	t.Helper()
 	g := gatewaytest.Start(t, o)
 	config := t.TempDir()
 	g.Register(config)
-	return &Double{g, []string{envConfig + "=" + config, envImage + "=" + gatewaytest.Fit(t)}}
+	fits := gatewaytest.Fit
+	if o.Machine {
+		fits = func(t testing.TB) string { return gatewaytest.Machine(t, programs...) }
+	}
+	image := fits(t)
+	return &Double{g, image, []string{envConfig + "=" + config, envImage + "=" + image}}
+}
+
+// Written is all that Docker and the gateway have of the sandboxes that there
+// are: what each container is, runs, said and holds, the image and what was
+// asked of the gateway.
+func (d *Double) Written(t testing.TB) map[string][]byte {
+	t.Helper()
+	docker, ctx := gatewaytest.Docker(t), t.Context()
+	out := map[string][]byte{}
+	put := func(what string, v any, err error) {
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if out[what], err = json.Marshal(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(what string, r io.ReadCloser, err error) {
+		if err == nil {
+			out[what], err = io.ReadAll(r)
+			err = errors.Join(err, r.Close())
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	put("requests to the gateway", d.Requests(), nil)
+	history, err := docker.ImageHistory(ctx, d.Image)
+	put("image's history", history, err)
+	is, err := docker.ImageInspect(ctx, d.Image)
+	put("image", is, err)
+	for _, c := range d.containers(t) {
+		put("container "+c.ID, c, nil)
+		is, err := docker.ContainerInspect(ctx, c.ID)
+		put("inspect "+c.ID, is, err)
+		top, err := docker.ContainerTop(ctx, c.ID, []string{"-eo", "pid,args"})
+		put("processes of "+c.ID, top, err)
+		said, err := docker.ContainerLogs(ctx, c.ID, container.LogsOptions{ShowStdout: true, ShowStderr: true})
+		read("log of "+c.ID, said, err)
+		files, err := docker.ContainerExport(ctx, c.ID)
+		read("files of "+c.ID, files, err)
+	}
+	return out
 }
 
 // Env tells another process where the double is: see [Open].
 func (d *Double) Env() []string { return d.env }
+
+// Plant puts a file with a text into every container, for a search to find.
+func (d *Double) Plant(t testing.TB, text string) {
+	t.Helper()
+	docker := gatewaytest.Docker(t)
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "planted", Mode: 0o600, Size: int64(len(text))})
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range d.containers(t) {
+		if err := docker.CopyToContainer(t.Context(), c.ID, "/var", bytes.NewReader(archive.Bytes()), container.CopyToContainerOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// containers are those of this double; there is one at least.
+func (d *Double) containers(t testing.TB) []container.Summary {
+	t.Helper()
+	all, err := gatewaytest.Docker(t).ContainerList(t.Context(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", gatewaytest.Label+"="+d.Name()))})
+	if err != nil || len(all) == 0 {
+		t.Fatalf("the double has %d containers: %v", len(all), err)
+	}
+	return all
+}
 
 // Getenv is like [os.Getenv] of a process that has Env.
 func (d *Double) Getenv(name string) string { return variable(d.env, name) }

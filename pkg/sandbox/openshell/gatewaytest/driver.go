@@ -225,7 +225,7 @@ func (d *driver) bridge(ctx context.Context) (string, error) {
 		if err == nil && len(n.IPAM.Config) > 0 {
 			return n.IPAM.Config[0].Gateway, nil
 		}
-		_, err = d.docker.NetworkCreate(ctx, product.Network, network.CreateOptions{Driver: "bridge", Internal: true, Labels: map[string]string{ownLabel: "yes"}})
+		_, err = d.docker.NetworkCreate(ctx, product.Network, network.CreateOptions{Driver: "bridge", Internal: true, Labels: map[string]string{Label: "yes"}})
 		if err != nil && !errdefs.IsConflict(err) {
 			return "", err
 		}
@@ -233,8 +233,8 @@ func (d *driver) bridge(ctx context.Context) (string, error) {
 	return "", errors.New("the network " + product.Network + " has no address")
 }
 
-// ownLabel is on what doubles have made and may remove.
-const ownLabel = "mojoup-double"
+// Label is on what doubles have made and may remove.
+const Label = "mojoup-double"
 
 // share lays out what the container shares with the double.
 func (d *driver) share(b *box, config inside.Config) error {
@@ -408,6 +408,15 @@ func (d *driver) start(ctx context.Context, b *box, host string) error {
 		{Type: mount.TypeBind, Source: filepath.Join(b.host, "etc"), Target: filepath.Dir(inside.ConfigPath), ReadOnly: true},
 		{Type: mount.TypeBind, Source: filepath.Join(b.host, "run"), Target: inside.ControlDir},
 	}
+	if d.g.o.Machine {
+		shared, err := machineDirs()
+		if err != nil {
+			return err
+		}
+		for _, dir := range shared {
+			mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: dir, Target: dir, ReadOnly: true})
+		}
+	}
 	for _, m := range b.Mounts {
 		if m.Type == "tmpfs" {
 			mounts = append(mounts, mount.Mount{Type: mount.TypeTmpfs, Target: m.Target, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: m.Size, Mode: os.FileMode(m.Mode)}})
@@ -429,7 +438,7 @@ func (d *driver) start(ctx context.Context, b *box, host string) error {
 		hostConfig.ExtraHosts = []string{product.HostAlias + ":" + host}
 	}
 	labels := b.labels()
-	labels[ownLabel] = d.g.name
+	labels[Label] = d.g.name
 	made, err := d.docker.ContainerCreate(ctx, &container.Config{Image: b.Image, Entrypoint: []string{inside.Program, "main"}, User: "0:0",
 		Env: []string{"OPENSHELL_SANDBOX_ID=" + b.id, "OPENSHELL_SANDBOX=" + b.Name}, Labels: labels},
 		hostConfig, nil, nil, product.ContainerPrefix+b.Workspace+"--"+b.Name+"-"+b.id)
@@ -505,7 +514,7 @@ func (d *driver) close() {
 	wait.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if n, err := d.docker.NetworkInspect(ctx, product.Network, network.InspectOptions{}); err == nil && n.Labels[ownLabel] != "" {
+	if n, err := d.docker.NetworkInspect(ctx, product.Network, network.InspectOptions{}); err == nil && n.Labels[Label] != "" {
 		d.docker.NetworkRemove(ctx, product.Network) // another double may need it still
 	}
 	d.docker.Close()

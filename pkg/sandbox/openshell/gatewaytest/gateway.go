@@ -43,6 +43,9 @@ type Options struct {
 	Token string
 	// Driver is what it runs sandboxes on; empty means docker. It is only said.
 	Driver string
+	// Machine gives containers this machine's own programs in the place of the
+	// image's: see [Machine].
+	Machine bool
 	// ReadyAfter delays each sandbox.
 	ReadyAfter time.Duration
 	Faults     Faults
@@ -91,6 +94,9 @@ func Start(t testing.TB, o Options) *Gateway {
 	g.listen("127.0.0.1:0")
 	return g
 }
+
+// Name is what it is registered as, and what its containers' label says.
+func (g *Gateway) Name() string { return g.name }
 
 // Endpoint is the gateway's URL.
 func (g *Gateway) Endpoint() string {
