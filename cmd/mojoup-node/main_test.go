@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:       "testdata/script",
-		Setup:     setup,
+		Setup:     func(env *testscript.Env) error { return setup(env) },
 		Condition: func(name string) (bool, error) { return condition(t, name) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"screen": screen,
@@ -73,19 +73,25 @@ func ordinaryUser(t *testing.T) (uid int) {
 }
 
 // TestScriptsAsUser runs all of them again as an ordinary user, where root
-// runs the tests: in a copy, because that user may not be able to read the
-// tree.
+// runs the tests.
 func TestScriptsAsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("wanted root, which can become another user; TestScripts ran as one")
 	}
 	kerneltest.Long(t)
-	uid := ordinaryUser(t)
 	dir, err := os.MkdirTemp("", "mjuser")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	asUser(t, dir, "TestScripts", nil)
+}
+
+// asUser runs a test as an ordinary user with these groups besides: in a copy
+// in dir, because that user may not be able to read the tree.
+func asUser(t *testing.T, dir, test string, groups []int, env ...string) {
+	t.Helper()
+	uid := ordinaryUser(t)
 	for _, args := range [][]string{
 		{"cp", os.Args[0], dir + "/scripts.test"},
 		{"cp", "-r", "testdata", filepath.FromSlash(jsonPage), dir},
@@ -97,20 +103,25 @@ func TestScriptsAsUser(t *testing.T) {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 	}
-	cmd := exec.Command(dir+"/scripts.test", "-test.run", "^TestScripts$", "-test.timeout", "25m")
+	cmd := exec.Command(dir+"/scripts.test", "-test.run", "^"+test+"$", "-test.timeout", "25m")
 	if testing.Verbose() {
 		cmd.Args = append(cmd.Args, "-test.v")
 	}
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+dir+"/home", "TMPDIR="+dir+"/tmp", "USER=", "LOGNAME=", "XDG_RUNTIME_DIR=", "PATH=/usr/local/bin:/usr/bin:/bin")
+	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	for _, gid := range groups {
+		cmd.SysProcAttr.Credential.Groups = append(cmd.SysProcAttr.Credential.Groups, uint32(gid))
+	}
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	if err := cmd.Run(); err != nil {
 		t.Errorf("as uid %d: %v", uid, err)
 	}
 }
 
-func setup(env *testscript.Env) error {
+// setup gives a script directories of its own, and these variables besides.
+func setup(env *testscript.Env, besides ...string) error {
 	run, err := os.MkdirTemp("", "mj") // short: a socket's path is bounded
 	if err != nil {
 		return err
@@ -120,6 +131,7 @@ func setup(env *testscript.Env) error {
 		"MOJOUP_RUNTIME_DIR="+run, "HOME="+env.WorkDir+"/home", "XDG_STATE_HOME="+env.WorkDir+"/register", "NO_COLOR=1", "LANG=C.UTF-8",
 		"GIT_CONFIG_NOSYSTEM=1", "MOJOUP_NODE_CONSOLE_LISTEN=off",
 	)
+	env.Vars = append(env.Vars, besides...)
 	vars := append([]string(nil), env.Vars...)
 	env.Defer(func() {
 		tidy := func(args ...string) {

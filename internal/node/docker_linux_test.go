@@ -149,12 +149,12 @@ func (w world) noneAtDouble(t *testing.T, e ordinary) {
 func TestB59_BehindTheNodesBack(t *testing.T) {
 	d := startDouble(t, enginetest.Options{})
 	for name, tt := range map[string]struct {
-		does func(t *testing.T, e ordinary, id string)
+		does func(t *testing.T, id string)
 		says string
 	}{
-		"removed":           {func(t *testing.T, e ordinary, id string) { did(t, e, id, true) }, "the sandbox ended before its command: somebody else removed its container"},
-		"killed":            {func(t *testing.T, e ordinary, id string) { did(t, e, id, false) }, "the sandbox ended before its command: its container ended with 137, and not by this node"},
-		"restarted gateway": {func(t *testing.T, _ ordinary, _ string) { d.Restart("") }, "the sandbox ended before its command: "},
+		"removed":           {func(t *testing.T, id string) { did(t, id, true) }, "the sandbox ended before its command: somebody else removed its container"},
+		"killed":            {func(t *testing.T, id string) { did(t, id, false) }, "the sandbox ended before its command: its container ended with 137, and not by this node"},
+		"restarted gateway": {func(*testing.T, string) { d.Restart("") }, "the sandbox ended before its command: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, engine := newWorld(t).onDouble(t, d)
@@ -163,7 +163,7 @@ func TestB59_BehindTheNodesBack(t *testing.T) {
 			a := w.limited(t, r.client, "sh", "-c", "echo up; sleep 300")
 			a.up(t, time.After(5*time.Minute))
 			for id := range r.living() {
-				tt.does(t, engine, string(id))
+				tt.does(t, string(id))
 			}
 			end, err := a.end(t)
 			if err != nil || end.Problem == nil || !strings.Contains(end.Problem.Sentence, tt.says) || strings.Contains(end.Problem.Sentence, "\n") {
@@ -190,9 +190,9 @@ func (a *asked) up(t *testing.T, late <-chan time.Time) {
 	}
 }
 
-func did(t *testing.T, e ordinary, id string, remove bool) {
+func did(t *testing.T, id string, remove bool) {
 	t.Helper()
-	if n, err := e.Kill(t.Context(), id, remove); err != nil || n != 1 {
+	if n, err := enginetest.Kill(t.Context(), id, remove); err != nil || n != 1 {
 		t.Errorf("%d containers, %v", n, err)
 	}
 }

@@ -100,7 +100,8 @@ func (dialect00) remove(ref Ref, workspace string) call[removal] {
 		if out.GetDeleted() {
 			return removalDone
 		}
-		return removalUnsaid
+		// Its record is gone, and Docker had no container any more.
+		return removalAbsent
 	}}
 }
 

@@ -198,7 +198,13 @@ func (e *Engine) delete(ctx context.Context, client openshell.Client, id string,
 		}
 		ref = record.Ref
 	}
-	if err := client.Delete(ctx, ref); err != nil && !errors.Is(err, openshell.NotFound) {
+	err := client.Delete(ctx, ref)
+	if errors.Is(err, openshell.Refused) && e.noContainer(ctx, id) == nil {
+		// Docker removes a container once: while somebody else does, the gateway's
+		// attempt fails. Ours has waited for theirs.
+		err = client.Delete(ctx, ref)
+	}
+	if err != nil && !errors.Is(err, openshell.NotFound) {
 		return err
 	}
 	sandbox.Reached(ctx, "deletion asked for")

@@ -9,8 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
@@ -182,6 +186,31 @@ func TestB59_ContainerRemovedBehindOurBack(t *testing.T) {
 	}
 	if err := b.Remove(bounded(t)); err != nil {
 		t.Errorf("Remove: %v", err)
+	}
+	w.clean(t, e, spec)
+}
+
+// TestB59_DeletionRefusedOnce: Docker refuses a gateway what somebody else is just
+// doing, and the gateway refuses us with Docker's words.
+func TestB59_DeletionRefusedOnce(t *testing.T) {
+	kerneltest.Long(t)
+	var refused atomic.Int32
+	w := newWorld(t, gatewaytest.Options{Faults: gatewaytest.Faults{Before: func(_ context.Context, method string) error {
+		if method == "DeleteSandbox" && refused.Add(1) == 1 {
+			return status.Error(codes.Internal, "delete sandbox failed: delete docker sandbox container failed: Docker responded with status code 409: removal of container 1 is already in progress")
+		}
+		return nil
+	}}})
+	e, spec := w.new(t), plainSpec(t, "refused")
+	b, err := e.Prepare(bounded(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Remove(bounded(t)); err != nil {
+		t.Errorf("Remove: %v", err)
+	}
+	if n := refused.Load(); n != 2 {
+		t.Errorf("asked %d times", n)
 	}
 	w.clean(t, e, spec)
 }

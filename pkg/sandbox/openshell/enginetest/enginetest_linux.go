@@ -188,28 +188,3 @@ func Open(state string, getenv func(string) string) (*Engine, error) {
 func (e *Engine) Close() error {
 	return errors.Join(e.Engine.Close(), e.Native.Close(), e.docker.Close())
 }
-
-// Containers are those of a session of this engine's, by Docker's own word.
-func (e *Engine) Containers(ctx context.Context, session string) ([]daemon.Container, error) {
-	return e.docker.Containers(ctx, map[string]string{openshell.LabelSession: session})
-}
-
-// Kill ends the containers of a session, or takes them away.
-func (e *Engine) Kill(ctx context.Context, session string, remove bool) (n int, err error) {
-	found, err := e.Containers(ctx, session)
-	if err != nil {
-		return 0, err
-	}
-	for _, c := range found {
-		if remove {
-			err = e.docker.Remove(ctx, c.ID)
-		} else {
-			err = e.docker.Kill(ctx, c.ID)
-		}
-		if err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
-}

@@ -484,6 +484,16 @@ func (d *driver) attend(b *box, now box) {
 	})
 }
 
+// there reports whether a box that had a container still has it.
+func (d *driver) there(b *box) bool {
+	v := d.g.view(b)
+	if v.unit == "" {
+		return true
+	}
+	_, err := d.docker.ContainerInspect(d.g.ctx, v.unit)
+	return !errdefs.IsNotFound(err)
+}
+
 // remove takes a box's container away.
 func (d *driver) remove(b *box) {
 	v := d.g.view(b)

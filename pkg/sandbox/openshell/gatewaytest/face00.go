@@ -102,8 +102,10 @@ func (f *face00) remove(_ context.Context, in *v00.DeleteSandboxRequest) (*v00.D
 	if err != nil {
 		return nil, err
 	}
+	// Not deleted is what a real one says whose container somebody else took away.
+	there := f.g.driver.there(b)
 	f.g.remove(b)
-	return &v00.DeleteSandboxResponse{Deleted: true}, nil
+	return &v00.DeleteSandboxResponse{Deleted: there}, nil
 }
 
 func (f *face00) watch(s grpc.ServerStream) error {
