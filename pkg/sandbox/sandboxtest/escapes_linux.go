@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -95,7 +96,16 @@ func (s *suite) showOutside(t *testing.T, land terrain, attack string) {
 	_, common, own := land.make(t, p)
 	a := stage(t, p, attack, common, own)
 	shown := outside(escape.For(land.layout))
-	for i, r := range try(t, shown, a, hostRunner(p, attack)) {
+	s.wantShown(t, shown, try(t, shown, a, hostRunner(p, attack)))
+	shown = slices.DeleteFunc(escape.For(land.layout), func(a escape.Attempt) bool { return !a.Elsewhere() })
+	s.wantShown(t, shown, try(t, shown, a, func(ctx context.Context, args []string) ([]byte, error) {
+		return hostRunner(p, attack)(ctx, append([]string{"run-own"}, args[1:]...))
+	}))
+}
+
+func (s *suite) wantShown(t *testing.T, shown []escape.Attempt, results []escape.Result) {
+	t.Helper()
+	for i, r := range results {
 		t.Logf("%-24s %s", r.Name, r.Outcome)
 		if wrong := shown[i].Shown(r); wrong != "" {
 			t.Error(wrong)

@@ -272,6 +272,10 @@ func (d *driver) listen(b *box) error {
 	if err != nil {
 		return err
 	}
+	control.(*net.UnixListener).SetUnlinkOnClose(false) // the next run's may be there
+	if err := os.Link(at, wake(v)); err != nil {
+		return err
+	}
 	heard := make(chan struct{})
 	d.g.update(b, func() { b.heard = heard })
 	d.g.work.Go(func() {
@@ -279,6 +283,11 @@ func (d *driver) listen(b *box) error {
 		d.hear(b, v.run, control)
 	})
 	return nil
+}
+
+// wake is another name of the socket on which one run's first process is heard.
+func wake(v box) string {
+	return filepath.Join(v.host, "run", fmt.Sprintf("%s.%d", filepath.Base(inside.Control), v.run))
 }
 
 // again stops and starts every container, as a gateway does that restarts.
@@ -473,7 +482,7 @@ func (d *driver) attend(b *box, now box) {
 	}
 	// What the first process said last may still be on its way. One that never
 	// said anything is not waited for: this is the next connection then.
-	if conn, err := net.Dial("unix", filepath.Join(now.host, "run", filepath.Base(inside.Control))); err == nil {
+	if conn, err := net.Dial("unix", wake(now)); err == nil {
 		conn.Close()
 	}
 	<-now.heard

@@ -27,7 +27,9 @@ type Attempt struct {
 	// Want are the outcomes inside that mean that the sandbox holds.
 	Want []string
 	// Outside says why the attempt is not shown to work outside. Empty means
-	// that it is, and must: an attempt that fails anywhere proves nothing.
+	// that it is, and must: an attempt that fails anywhere proves nothing. What
+	// only the root of a host may do is shown to the root of namespaces of its
+	// own, see [Attempt.Elsewhere].
 	Outside string
 	// Lacking are outcomes outside by which this machine refuses everybody:
 	// a kernel without the feature, or a setting of its administrator. With
@@ -54,7 +56,7 @@ const (
 // Outcomes beside the names of errno (errno(3)) and of signals.
 const (
 	Works   = "works"    // the attempt reached what it was after
-	Hangs   = "hangs"    // it was still going on after ten seconds
+	Hangs   = "hangs"    // it was still going on after a minute
 	NoArena = "no-arena" // the arena lacks what it needs: nothing was tried
 )
 
@@ -77,6 +79,14 @@ func For(in Layout) []Attempt {
 
 // Held reports whether an outcome inside means that the sandbox holds.
 func (a Attempt) Held(outcome string) bool { return slices.Contains(a.Want, outcome) }
+
+// elsewhere is the reason of what works for the root of a host, whom nobody
+// should be for it.
+const elsewhere = "needs root there too: shown to the root of namespaces of its own, with a first process of its own"
+
+// Elsewhere reports whether the attempt is shown to work, and must, by
+// "attack run-own" in place of "attack run".
+func (a Attempt) Elsewhere() bool { return a.Outside == elsewhere }
 
 // Inside says in words what is wrong with an outcome inside, or "".
 func (a Attempt) Inside(r Result) string {

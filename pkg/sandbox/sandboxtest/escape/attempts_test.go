@@ -32,13 +32,14 @@ func TestTable(t *testing.T) {
 		if slices.Contains(a.Want, Works) {
 			t.Errorf("%s: wants to work inside; that is Known, with a reason", a.Name)
 		}
-		if a.Outside == "" {
+		if a.Outside == "" || a.Elsewhere() {
 			shown++
 		} else if len(a.Lacking) > 0 {
 			t.Errorf("%s: not tried outside, yet says what may come there", a.Name)
 		}
 	}
-	if shown < 60 {
+	t.Logf("counted: %d attempts, %d of them shown to work outside", len(all), shown)
+	if shown < 100 {
 		t.Errorf("only %d attempts are shown to work outside", shown)
 	}
 }

@@ -65,9 +65,9 @@ func networkAttempts() []Attempt {
 			return reached(err, unix.EOPNOTSUPP)
 		}},
 		{Name: "mptcp", Tries: "open a socket of the second TCP", Want: []string{"EPROTONOSUPPORT"}, Lacking: []string{"EPROTONOSUPPORT", "ENOPROTOOPT", "EINVAL"}, do: func(*Arena) error { return socket(unix.AF_INET, unix.SOCK_STREAM, 262) }},
-		{Name: "af-packet", Call: "socket", Tries: "open a raw packet socket", Want: noFamily, Outside: needsCaps, do: func(*Arena) error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) }},
+		{Name: "af-packet", Call: "socket", Tries: "open a raw packet socket", Want: noFamily, Outside: elsewhere, do: func(*Arena) error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) }},
 		{Name: "af-bluetooth", Call: "socket", Tries: "open a Bluetooth socket", Want: noFamily, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_BLUETOOTH, unix.SOCK_STREAM, 3) }},
-		{Name: "raw-icmp", Tries: "open a raw ICMP socket", Want: noFamily, Outside: needsCaps, do: func(*Arena) error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) }},
+		{Name: "raw-icmp", Tries: "open a raw ICMP socket", Want: noFamily, Outside: elsewhere, do: func(*Arena) error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) }},
 		{Name: "netlink-netfilter", Call: "socket", Tries: "open the firewall's netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER) }},
 		{Name: "netlink-audit", Call: "socket", Tries: "open the audit netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT) }},
 		{Name: "netlink-uevent", Call: "socket", Tries: "open the device events' netlink socket", Want: noProtocol, Lacking: unbuilt, do: func(*Arena) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) }},

@@ -39,33 +39,33 @@ func processAttempts() []Attempt {
 		}},
 		// If one of them ended the sandbox there would be no answer at all.
 		{Name: "pidfd-signal-1", Tries: "send every signal to the first process by pidfd", Want: notAsked, Outside: needsPid1, Known: "commands of one sandbox may signal each other, and a filter cannot see whose a pidfd is; the first process blocks all signals, and the kernel drops KILL and STOP from inside", do: signalsToFirst},
-		{Name: "program-1", Tries: "read the first process' program", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/exe") }},
-		{Name: "signal-1", Call: "kill", Tries: "signal the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return unix.Kill(1, 0) }},
-		{Name: "ptrace-1", Call: "ptrace", Tries: "trace the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return seize(1) }},
-		{Name: "memory-1", Tries: "open the first process' memory", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/mem", unix.O_RDONLY) }},
-		{Name: "environ-1", Tries: "read the first process' environment", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/environ") }},
-		{Name: "maps-1", Tries: "read the first process' address map", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return reads("/proc/1/maps") }},
-		{Name: "root-1", Tries: "reach files by the first process' root", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/root/", unix.O_RDONLY|unix.O_DIRECTORY) }},
-		{Name: "fd-1", Tries: "list the first process' descriptors", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return opens("/proc/1/fd", unix.O_RDONLY|unix.O_DIRECTORY) }},
-		{Name: "open-fd-1", Tries: "open what the first process' descriptors lead to", Want: append([]string{"ENOENT"}, notAsked...), Outside: needsPid1, do: openDescriptors},
-		{Name: "readv-1", Tries: "read the first process by process_vm_readv", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return readv(1) }},
-		{Name: "pidfd-1", Call: "pidfd_getfd", Tries: "take a descriptor of the first process", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return getfd(1) }},
-		{Name: "kcmp-1", Call: "kcmp", Tries: "compare with the first process by kcmp", Want: notAsked, Outside: needsPid1, do: func(*Arena) error { return call(unix.SYS_KCMP, 1, uintptr(os.Getpid()), 1) }},
-		{Name: "setns-1", Tries: "enter the first process' namespaces", Want: notAsked, Outside: needsPid1, do: setns},
-		{Name: "limits-1", Call: "prlimit64", Tries: "set the first process' limits (to what they are)", Want: notAsked, Outside: needsPid1, do: limits},
-		{Name: "affinity-1", Call: "sched_setaffinity", Tries: "choose the first process' processors (those that it has)", Want: notAsked, Outside: needsPid1, do: func(*Arena) error {
+		{Name: "program-1", Tries: "read the first process' program", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return reads("/proc/1/exe") }},
+		{Name: "signal-1", Call: "kill", Tries: "signal the first process", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return unix.Kill(1, 0) }},
+		{Name: "ptrace-1", Call: "ptrace", Tries: "trace the first process", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return seize(1) }},
+		{Name: "memory-1", Tries: "open the first process' memory", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return opens("/proc/1/mem", unix.O_RDONLY) }},
+		{Name: "environ-1", Tries: "read the first process' environment", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return reads("/proc/1/environ") }},
+		{Name: "maps-1", Tries: "read the first process' address map", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return reads("/proc/1/maps") }},
+		{Name: "root-1", Tries: "reach files by the first process' root", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return opens("/proc/1/root/", unix.O_RDONLY|unix.O_DIRECTORY) }},
+		{Name: "fd-1", Tries: "list the first process' descriptors", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return opens("/proc/1/fd", unix.O_RDONLY|unix.O_DIRECTORY) }},
+		{Name: "open-fd-1", Tries: "open what the first process' descriptors lead to", Want: append([]string{"ENOENT"}, notAsked...), Outside: elsewhere, do: openDescriptors},
+		{Name: "readv-1", Tries: "read the first process by process_vm_readv", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return readv(1) }},
+		{Name: "pidfd-1", Call: "pidfd_getfd", Tries: "take a descriptor of the first process", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return getfd(1) }},
+		{Name: "kcmp-1", Call: "kcmp", Tries: "compare with the first process by kcmp", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return call(unix.SYS_KCMP, 1, uintptr(os.Getpid()), 1) }},
+		{Name: "setns-1", Tries: "enter the first process' namespaces", Want: notAsked, Outside: elsewhere, do: setns},
+		{Name: "limits-1", Call: "prlimit64", Tries: "set the first process' limits (to what they are)", Want: notAsked, Outside: elsewhere, do: limits},
+		{Name: "affinity-1", Call: "sched_setaffinity", Tries: "choose the first process' processors (those that it has)", Want: notAsked, Outside: elsewhere, do: func(*Arena) error {
 			var now unix.CPUSet
 			if err := unix.SchedGetaffinity(1, &now); err != nil {
 				return errors.Join(errNoArena, err)
 			}
 			return unix.SchedSetaffinity(1, &now)
 		}},
-		{Name: "scheduler-1", Call: "sched_setscheduler", Tries: "choose how the first process is scheduled (in the usual way)", Want: notAsked, Outside: needsPid1, do: func(*Arena) error {
+		{Name: "scheduler-1", Call: "sched_setscheduler", Tries: "choose how the first process is scheduled (in the usual way)", Want: notAsked, Outside: elsewhere, do: func(*Arena) error {
 			var priority int32
 			return call(unix.SYS_SCHED_SETSCHEDULER, 1, 0, uintptr(unsafe.Pointer(&priority)))
 		}},
-		{Name: "priority-1", Call: "setpriority", Tries: "set the first process' priority (to what it is)", Want: notAsked, Outside: needsPid1, do: priority(unix.PRIO_PROCESS)},
-		{Name: "priority-group-1", Call: "setpriority", Tries: "the same by its process group", Want: notAsked, Outside: needsPid1, do: priority(unix.PRIO_PGRP)},
+		{Name: "priority-1", Call: "setpriority", Tries: "set the first process' priority (to what it is)", Want: notAsked, Outside: elsewhere, do: priority(unix.PRIO_PROCESS)},
+		{Name: "priority-group-1", Call: "setpriority", Tries: "the same by its process group", Want: notAsked, Outside: elsewhere, do: priority(unix.PRIO_PGRP)},
 		{Name: "fork-bomb", Tries: "start processes without end", Want: []string{"EAGAIN", NoArena}, Outside: "nobody should run it on a host", do: forkBomb},
 	}
 }
@@ -178,32 +178,32 @@ func forkBomb(a *Arena) error {
 // privilegeAttempts try to become more than the session is.
 func privilegeAttempts() []Attempt {
 	return []Attempt{
-		{Name: "setuid-0", Tries: "become root by setuid", Want: []string{"EPERM", "EINVAL"}, Outside: needsRoot, do: func(*Arena) error { return call(unix.SYS_SETUID, 0) }},
+		{Name: "setuid-0", Tries: "become root by setuid", Want: []string{"EPERM", "EINVAL"}, Outside: elsewhere, do: func(*Arena) error { return call(unix.SYS_SETUID, 0) }},
 		{Name: "setgroups", Tries: "choose supplementary groups", Want: []string{"EPERM"}, Outside: needsRoot, do: func(*Arena) error { return call(unix.SYS_SETGROUPS, 0, 0) }},
 		{Name: "setuid-program", Tries: "become root by a setuid program", Want: []string{"EPERM", "EACCES", "ENOENT"}, Lacking: []string{NoArena}, do: setuidProgram},
-		{Name: "capabilities", Tries: "raise a capability", Want: []string{"EPERM"}, Outside: needsRoot, do: raise},
+		{Name: "capabilities", Tries: "raise a capability", Want: []string{"EPERM"}, Outside: elsewhere, do: raise},
 		{Name: "new-user-namespace", Call: "unshare", Tries: "make a user namespace of its own", Want: []string{"EPERM", "ENOSPC"}, Lacking: []string{"EPERM", "ENOSPC", "EACCES"}, do: newUserNamespace},
 		{Name: "clone3", Tries: "call clone3, whose flags a filter cannot see", Want: []string{"ENOSYS", "EPERM"}, Lacking: []string{"ENOSYS"}, do: func(*Arena) error { return reached(call(unix.SYS_CLONE3, 0, 0), unix.EINVAL, unix.EFAULT) }},
-		{Name: "unshare-mount", Call: "unshare", Tries: "make a mount namespace", Want: notAsked, Outside: needsCaps, do: unshare(unix.CLONE_NEWNS)},
-		{Name: "unshare-net", Call: "unshare", Tries: "make a network namespace", Want: notAsked, Outside: needsCaps, do: unshare(unix.CLONE_NEWNET)},
-		{Name: "unshare-time", Call: "unshare", Tries: "make a time namespace", Want: notAsked, Outside: needsCaps, do: unshare(unix.CLONE_NEWTIME)},
-		{Name: "mount-tmpfs", Call: "mount", Tries: "mount over /tmp", Want: notAsked, Outside: needsCaps, do: func(*Arena) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") }},
-		{Name: "remount-config", Call: "mount", Tries: "remount a protected path writable", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error {
+		{Name: "unshare-mount", Call: "unshare", Tries: "make a mount namespace", Want: notAsked, Outside: elsewhere, do: unshare(unix.CLONE_NEWNS)},
+		{Name: "unshare-net", Call: "unshare", Tries: "make a network namespace", Want: notAsked, Outside: elsewhere, do: unshare(unix.CLONE_NEWNET)},
+		{Name: "unshare-time", Call: "unshare", Tries: "make a time namespace", Want: notAsked, Outside: elsewhere, do: unshare(unix.CLONE_NEWTIME)},
+		{Name: "mount-tmpfs", Call: "mount", Tries: "mount over /tmp", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") }},
+		{Name: "remount-config", Call: "mount", Tries: "remount a protected path writable", Want: notAsked, Outside: elsewhere, Lacking: []string{"EPERM"}, do: func(a *Arena) error {
 			return unix.Mount("", config(a), "", unix.MS_REMOUNT|unix.MS_BIND, "")
 		}},
-		{Name: "umount-config", Call: "umount2", Tries: "unmount the protection of a path", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error { return unix.Unmount(config(a), unix.MNT_DETACH) }},
-		{Name: "mount-setattr", Call: "mount_setattr", Tries: "make a protected path writable by mount_setattr", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error {
+		{Name: "umount-config", Call: "umount2", Tries: "unmount the protection of a path", Want: notAsked, Outside: elsewhere, do: func(a *Arena) error { return unix.Unmount(config(a), unix.MNT_DETACH) }},
+		{Name: "mount-setattr", Call: "mount_setattr", Tries: "make a protected path writable by mount_setattr", Want: notAsked, Outside: elsewhere, do: func(a *Arena) error {
 			return unix.MountSetattr(unix.AT_FDCWD, config(a), 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
 		}},
-		{Name: "open-tree", Call: "open_tree", Tries: "clone a mount without its covers", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error {
+		{Name: "open-tree", Call: "open_tree", Tries: "clone a mount without its covers", Want: notAsked, Outside: elsewhere, do: func(a *Arena) error {
 			return descriptor(unix.OpenTree(unix.AT_FDCWD, a.Repo, unix.OPEN_TREE_CLONE))
 		}},
-		{Name: "move-mount", Call: "move_mount", Tries: "move a mount", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error {
+		{Name: "move-mount", Call: "move_mount", Tries: "move a mount", Want: notAsked, Outside: elsewhere, do: func(a *Arena) error {
 			return unix.MoveMount(unix.AT_FDCWD, a.Repo, unix.AT_FDCWD, "/tmp", 0)
 		}},
-		{Name: "fsopen", Call: "fsopen", Tries: "make a file system by fsopen", Want: notAsked, Outside: needsCaps, do: func(*Arena) error { return descriptor(unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)) }},
-		{Name: "chroot", Call: "chroot", Tries: "change the root", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error { return unix.Chroot(a.Repo) }},
-		{Name: "pivot-root", Call: "pivot_root", Tries: "change the root by pivot_root", Want: notAsked, Outside: needsCaps, do: func(a *Arena) error { return unix.PivotRoot(a.Repo, a.Repo) }},
+		{Name: "fsopen", Call: "fsopen", Tries: "make a file system by fsopen", Want: notAsked, Outside: elsewhere, do: func(*Arena) error { return descriptor(unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)) }},
+		{Name: "chroot", Call: "chroot", Tries: "change the root", Want: notAsked, Outside: elsewhere, do: func(a *Arena) error { return unix.Chroot(a.Repo) }},
+		{Name: "pivot-root", Call: "pivot_root", Tries: "change the root by pivot_root", Want: notAsked, Outside: elsewhere, do: func(a *Arena) error { return unix.PivotRoot(a.Repo, a.Repo) }},
 		{Name: "uid-map", Tries: "write the user namespace's map", Want: []string{"EPERM", "EACCES", "EROFS"}, Outside: needsCaps, do: func(*Arena) error {
 			return os.WriteFile("/proc/self/uid_map", []byte("0 0 1"), 0)
 		}},
