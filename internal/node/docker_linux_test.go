@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
@@ -241,4 +244,43 @@ func TestB57_FiftyAtOnce(t *testing.T) {
 	r.quiet(t)
 	w.cleanBehind(t, r, engine, before)
 	w.noneAtDouble(t, engine)
+}
+
+// TestD29d_ADatabaseByItsName has a program that knows no proxy reach a database
+// that a tcp rule names. The node judges it as any other connection, and says so.
+func TestD29d_ADatabaseByItsName(t *testing.T) {
+	d := startDouble(t, enginetest.Options{})
+	w, engine := newWorld(t).onDouble(t, d)
+	database, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer database.Close()
+	go func() {
+		for {
+			c, err := database.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "welcome\n") // it speaks first
+			_, _ = io.Copy(c, c)
+			_ = c.Close()
+		}
+	}()
+	port := database.Addr().(*net.TCPAddr).Port
+	o := w.options(t, engine)
+	o.Settings, err = config.Origin{Environ: append(slices.Clip(noPage), "MOJOUP_NODE_SANDBOX_ENGINE=docker", "MOJOUP_NODE_NETWORK_PRIVATE=127.0.0.0/8")}.Load()
+	must(t, err)
+	r := w.serve(t, o)
+	a := w.ask(t, r.client, api.RunRequest{
+		Command:    []string{"sh", "-c", "echo select | nc host.mojoup.internal " + strconv.Itoa(port)},
+		PolicyName: "own",
+		Policy:     fmt.Sprintf(`{"version": 1, "network": {"rules": [{"name": "db", "hosts": ["host.mojoup.internal"], "ports": [%d], "protocol": "tcp", "addresses": ["127.0.0.1/32"]}]}}`, port),
+	})
+	if end, err := a.end(t); err != nil || end.Code != 0 || a.out.String() != "welcome\nselect\n" {
+		t.Errorf("it ended with %d, %+v, %v: %q", end.Code, end.Problem, err, a.out)
+	}
+	r.quiet(t)
+	s := w.last(t, r.client)
+	if len(s.Verdicts) != 1 || !s.Verdicts[0].Allowed || s.Verdicts[0].Host != "host.mojoup.internal" || int(s.Verdicts[0].Port) != port || s.Verdicts[0].Rule != "db" {
+		t.Errorf("recorded: %+v", s.Verdicts)
+	}
 }

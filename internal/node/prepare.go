@@ -246,7 +246,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	person.Home = home
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
-		Env: slices.Concat(l.tool.carried(l.req.Env), signIns, standIns), Tool: l.tool.wants(home, p.repository.Top, standIns), Author: plan.Author{Name: name, Email: email}, Logins: logins, SessionCA: p.authority.CertificatePEM(),
+		Env: slices.Concat(l.tool.carried(l.req.Env), signIns, standIns), Tool: l.tool.wants(home, p.repository.Top, standIns), Author: plan.Author{Name: name, Email: email}, Logins: logins, Direct: p.policy.Direct(), SessionCA: p.authority.CertificatePEM(),
 		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(), Image: p.engine.Name() == string(capability.Docker),
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
@@ -41,6 +42,8 @@ type Input struct {
 	Author Author
 	// Logins are what git may sign in with, the preferred first.
 	Logins []Login
+	// Direct are the hosts that rules of the kind tcp name in full, sorted.
+	Direct []policy.HostPort
 	// SessionCA is the session's certificate authority, PEM.
 	SessionCA []byte
 	// Limits are those of the effective policy and the settings.
@@ -144,6 +147,7 @@ func Make(in Input) (Plan, error) {
 	if err := b.files(); err != nil {
 		return Plan{}, err
 	}
+	direct := b.direct()
 	env := b.environment()
 	return Plan{
 		Spec: sandbox.Spec{
@@ -154,6 +158,7 @@ func Make(in Input) (Plan, error) {
 			Shared:   shared,
 			Protect:  protect,
 			Proxy:    Proxy,
+			Direct:   direct,
 			Env:      env,
 			Limits:   in.Limits,
 			Checks:   b.checks(),

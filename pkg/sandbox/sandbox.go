@@ -169,6 +169,11 @@ type Spec struct {
 	// Proxy is where programs inside find the way out: a loopback address and
 	// port, for example 127.0.0.1:3128.
 	Proxy string
+	// Direct are hosts outside that programs inside reach by name, without a
+	// proxy's language. Such a connection comes out of the Listener as a client's
+	// that asked the proxy for a tunnel to that host and port. What an engine does
+	// not open it says in Enforced, as [FactDirect].
+	Direct []Direct
 	// Env is the whole environment inside, as KEY=VALUE.
 	Env []string
 	// Limits; a zero field leaves it to the engine, which names in Enforced
@@ -180,6 +185,13 @@ type Spec struct {
 	// WorkDir is an existing empty directory of the node, not writable by
 	// others, over which an engine may mount. One serves all sandboxes.
 	WorkDir string
+}
+
+// Direct is one port of a host outside that stands inside on a loopback address.
+type Direct struct {
+	Host    string // a name; everywhere in a Spec it stands for the same address
+	Port    uint16 // inside and outside
+	Address string // of the loopback, and not the one of Proxy
 }
 
 // Identity is who a sandbox runs as: the same numbers inside and outside.
@@ -360,6 +372,9 @@ type Fact struct {
 // FactHostSockets is the name of the fact about path sockets of the host's
 // programs in mounted directories.
 const FactHostSockets = "host sockets"
+
+// FactDirect is the name of the fact about hosts that need no proxy's language.
+const FactDirect = "direct hosts"
 
 // Enforced is what was really enforced, as seen from inside.
 type Enforced []Fact

@@ -25,6 +25,10 @@ func facts(s sandbox.Spec, abi int, tells bool) sandbox.Enforced {
 	if len(s.Protect) > 0 {
 		out = append(out, held(sandbox.FactPaths, fmt.Sprintf("%d read-only or pinned by mounts", len(s.Protect))))
 	}
+	if len(s.Direct) > 0 {
+		out = append(out, sandbox.Fact{Name: sandbox.FactDirect, Strength: sandbox.Absent,
+			Detail: "hosts of tcp rules are reached through the proxy only, by programs that speak its language"})
+	}
 	return out
 }
 

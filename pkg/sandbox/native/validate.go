@@ -26,7 +26,7 @@ func wrong(field, format string, args ...any) error {
 // looks at values only; what stands on the host is the helper's to refuse.
 func validate(s sandbox.Spec) error {
 	for _, check := range []func(sandbox.Spec) error{
-		validateNames, validateEnv, validateMounts, validateProtections, validateChecks,
+		validateNames, validateDirect, validateEnv, validateMounts, validateProtections, validateChecks,
 	} {
 		if err := check(s); err != nil {
 			return err
@@ -64,6 +64,30 @@ func proxyAddress(s sandbox.Spec) (netip.AddrPort, error) {
 		return at, wrong("proxy", "%q is not a loopback address with a port", s.Proxy)
 	}
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), nil
+}
+
+// validateDirect wants names that stand in a hosts file as what they are.
+func validateDirect(s sandbox.Spec) error {
+	proxy, _ := proxyAddress(s) // looked at before
+	at := map[string]string{}
+	seen := map[netip.AddrPort]bool{}
+	for _, d := range s.Direct {
+		field := fmt.Sprintf("direct host %q", d.Host)
+		addr, err := netip.ParseAddr(d.Address)
+		switch here := netip.AddrPortFrom(addr, d.Port); {
+		case len(d.Host) > 253 || strings.Trim(d.Host, "abcdefghijklmnopqrstuvwxyz0123456789-._") != "" || strings.Trim(d.Host, "0123456789.") == "":
+			return wrong(field, "it is no name in lower case")
+		case err != nil || !addr.Is4() || !addr.IsLoopback() || addr == proxy.Addr():
+			return wrong(field, "%q is not a loopback address beside the proxy's", d.Address)
+		case d.Port == 0 || seen[here]:
+			return wrong(field, "port %d of %s is none, or taken", d.Port, d.Address)
+		case at[d.Host] != "" && at[d.Host] != d.Address:
+			return wrong(field, "it has two addresses")
+		default:
+			at[d.Host], seen[here] = d.Address, true
+		}
+	}
+	return nil
 }
 
 func validateEnv(s sandbox.Spec) error { return checkEnv(s.Env) }

@@ -17,6 +17,9 @@ func TestValidate(t *testing.T) {
 	protect := func(p ...sandbox.Protection) func(*sandbox.Spec) {
 		return func(s *sandbox.Spec) { s.Protect = append(s.Protect, p...) }
 	}
+	direct := func(d ...sandbox.Direct) func(*sandbox.Spec) {
+		return func(s *sandbox.Spec) { s.Direct = d }
+	}
 	for _, c := range []struct {
 		change func(*sandbox.Spec)
 		want   string // part of the sentence
@@ -28,6 +31,15 @@ func TestValidate(t *testing.T) {
 		{func(s *sandbox.Spec) { s.Proxy = "10.0.0.1:80" }, "proxy: "},
 		{func(s *sandbox.Spec) { s.Proxy = "127.0.0.1:0" }, "proxy: "},
 		{func(s *sandbox.Spec) { s.Proxy = "[::1%lo]:80" }, "proxy: "},
+		{direct(sandbox.Direct{Host: "a.example\n127.0.0.1 b", Port: 1, Address: "127.0.1.1"}), "no name in lower case"},
+		{direct(sandbox.Direct{Host: "A.example", Port: 1, Address: "127.0.1.1"}), "no name in lower case"},
+		{direct(sandbox.Direct{Host: "10.0.0.1", Port: 1, Address: "127.0.1.1"}), "no name in lower case"},
+		{direct(sandbox.Direct{Port: 1, Address: "127.0.1.1"}), "no name in lower case"},
+		{direct(sandbox.Direct{Host: "a.example", Port: 1, Address: "10.0.0.1"}), "not a loopback address"},
+		{direct(sandbox.Direct{Host: "a.example", Port: 1, Address: "127.0.0.1"}), "beside the proxy's"},
+		{direct(sandbox.Direct{Host: "a.example", Address: "127.0.1.1"}), "port 0 of 127.0.1.1 is none"},
+		{direct(sandbox.Direct{Host: "a.example", Port: 1, Address: "127.0.1.1"}, sandbox.Direct{Host: "b.example", Port: 1, Address: "127.0.1.1"}), "or taken"},
+		{direct(sandbox.Direct{Host: "a.example", Port: 1, Address: "127.0.1.1"}, sandbox.Direct{Host: "a.example", Port: 2, Address: "127.0.1.2"}), "two addresses"},
 		{func(s *sandbox.Spec) { s.WorkDir = "empty" }, "working directory: "},
 		{func(s *sandbox.Spec) { s.WorkDir = "/home/u/repo/x" }, "contains the node's own"},
 		{func(s *sandbox.Spec) { s.Env = []string{"SECRET\x00=value-of-it"} }, "environment: "},

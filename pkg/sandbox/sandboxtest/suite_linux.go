@@ -88,6 +88,7 @@ func Test(t *testing.T, New func(t *testing.T) sandbox.Engine, o Options) {
 		{"B55_RenamesAndDevices", testB55},
 		{"B90_NoSocketsOfTheHost", testB90},
 		{"Protections", testProtections},
+		{"D29d_HostsOfTCPRulesByName", testDirect},
 		{"LimitsAreWhatIsSaid", testLimits},
 		{"KilledNode", testKilledNode},
 		{"SweepSparesTheLiving", testSweepSparesTheLiving},

@@ -38,6 +38,7 @@ type box struct {
 	first    int                // its first process, as the host counts
 	limited  error              // why the number of processes is not bounded
 	lacking  native.Arrangement // what could not be arranged
+	missing  []string           // direct hosts for which nobody listens, with the reason
 
 	removing chan struct{}          // holds one token: Remove is done by one at a time
 	gone     chan struct{}          // closed when the helper has ended
@@ -353,6 +354,7 @@ func (b *box) facts(limits []sandbox.Fact) sandbox.Enforced {
 	for _, l := range b.lacking.Links {
 		out = append(out, fact("link "+l.Target, sandbox.Absent, "a gateway of %s has no right to make it", g.Generation))
 	}
+	out = append(out, b.directFacts()...)
 	out = append(out, b.limitFacts()...)
 	out = append(out, limits...)
 	return append(out, b.held.Facts()...)

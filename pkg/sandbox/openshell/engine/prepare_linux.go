@@ -104,6 +104,7 @@ func (b *box) open(ctx context.Context) (err error) {
 	if err := b.e.programs(b.stage, b.way(product.InjectedProxy)); err != nil {
 		return err
 	}
+	b.spec = named(b.spec, at)
 	if err := b.stage.mount(b.spec); err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (b *box) open(ctx context.Context) (err error) {
 func (b *box) way(proxy string) inlet.Config {
 	return inlet.Config{
 		Proxy: proxy, Target: net.JoinHostPort(product.HostAlias, strconv.Itoa(b.listener.Port())),
-		Token: b.listener.Token(), Listen: b.spec.Proxy,
+		Token: b.listener.Token(), Listen: b.spec.Proxy, Direct: direct(b.spec),
 	}
 }
 
@@ -469,7 +470,7 @@ func (b *box) request(ctx context.Context) (openshell.Request, error) {
 // forward starts the forwarder and waits until programs inside can connect. Their
 // connections wait there until it has tried the way out.
 func (b *box) forward(ctx context.Context) error {
-	said := &lines{got: make(chan string, 4)}
+	said := &lines{got: make(chan string, 4+len(b.spec.Direct))}
 	proc, err := b.inside.Own(ctx, sandbox.Command{Argv: []string{own + "/" + forwarderName}, Dir: "/"}, sandbox.Stdio{Stdout: said, Stderr: said})
 	if err != nil {
 		return fmt.Errorf("starting the forwarder: %w", err)
@@ -482,18 +483,34 @@ func (b *box) forward(ctx context.Context) error {
 		}
 		ended <- exit
 	})
-	select {
-	case line := <-said.got:
-		if line != "ready" {
-			return fmt.Errorf("the forwarder does not run: %s", line)
-		}
-	case exit := <-ended:
-		return fmt.Errorf("the forwarder ended with %d", exit.Code)
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := b.listens(ctx, said.got, ended); err != nil {
+		return err
 	}
 	b.owned.Go(func() { b.opens(context.WithoutCancel(ctx), said.got, ended) })
 	return nil
+}
+
+// listens waits until the forwarder takes connections, and notes for which hosts
+// it cannot.
+func (b *box) listens(ctx context.Context, said <-chan string, ended <-chan sandbox.Exit) error {
+	for {
+		select {
+		case line := <-said:
+			missing, ok := strings.CutPrefix(line, "without ")
+			switch {
+			case ok:
+				b.missing = append(b.missing, missing)
+			case line == "ready":
+				return nil
+			default:
+				return fmt.Errorf("the forwarder does not run: %s", line)
+			}
+		case exit := <-ended:
+			return fmt.Errorf("the forwarder ended with %d", exit.Code)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // opens waits until the forwarder has had an answer by the way out. Where it gets

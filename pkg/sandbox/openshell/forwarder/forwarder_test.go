@@ -400,3 +400,29 @@ func start(t *testing.T, program string, c inlet.Config) (cmd *exec.Cmd, said <-
 	}()
 	return cmd, lines, c.Listen
 }
+
+// TestD29d_ATakenAddressIsNotTheEnd: one host at whose address nobody may listen
+// takes nothing from the others, and is named.
+func TestD29d_ATakenAddressIsNotTheEnd(t *testing.T) {
+	w := newWorld(t, func(net.Conn) {})
+	taken := w.listen("127.0.1.9:0")
+	defer taken.Close()
+	c := w.config
+	c.Direct = []inlet.Direct{{Listen: taken.Addr().String(), Host: "low.example:22"}, {Listen: "127.0.1.9:0", Host: "db.example:5432"}}
+	f, err := newForwarder(c, few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if len(f.inners) != 2 || f.inners[1].host != "db.example:5432" {
+		t.Errorf("it listens for %d, with the proxy", len(f.inners))
+	}
+	if len(f.missing) != 1 || fmt.Sprint(f.missing[0].host, " ", f.missing[0].why) != "low.example:22 address already in use" {
+		t.Errorf("it misses %v", f.missing)
+	}
+	c.Listen = taken.Addr().String()
+	if f, err := newForwarder(c, few); err == nil {
+		f.close()
+		t.Error("it goes on without the proxy")
+	}
+}

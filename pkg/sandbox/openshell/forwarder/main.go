@@ -27,8 +27,9 @@ import (
 
 // What it says: ready once programs inside can connect, and open once the node
 // has answered through the sandbox's own proxy. Until then their connections
-// wait: not a byte of theirs leaves by a way that nobody has tried.
-const ready, open = "ready\n", "open\n"
+// wait: not a byte of theirs leaves by a way that nobody has tried. Before both
+// stands a line for each host at whose address it may not listen.
+const ready, open, without = "ready\n", "open\n", "without %s: %s\n"
 
 func main() {
 	// Whoever else runs as this user must not read the token out of memory.
@@ -59,6 +60,11 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer f.close()
+	for _, m := range f.missing {
+		if _, err := fmt.Fprintf(out, without, m.host, m.why); err != nil {
+			return err
+		}
+	}
 	if _, err := io.WriteString(out, ready); err != nil {
 		return err
 	}
@@ -106,6 +112,7 @@ type forwarder struct {
 	config  inlet.Config
 	proxy   string // address of the sandbox's own
 	inners  []inner
+	missing []missing
 	slots   chan struct{}
 	program func(net.Addr) (pid int, name string)
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
@@ -115,6 +122,13 @@ type forwarder struct {
 	mu     sync.Mutex // guards what follows
 	conns  map[net.Conn]bool
 	closed bool
+}
+
+// missing is a host whose address cannot be listened at. Ports below 1024 are
+// the machine's to give, and the rest does not depend on one of them.
+type missing struct {
+	host string
+	why  error
 }
 
 // inner is one listener: for the node's proxy, or for one host beyond it.
@@ -131,6 +145,10 @@ func newForwarder(c inlet.Config, most int) (*forwarder, error) {
 	}
 	for _, d := range append([]inlet.Direct{{Listen: c.Listen}}, c.Direct...) {
 		ln, err := net.Listen("tcp", d.Listen)
+		if err != nil && d.Host != "" {
+			f.missing = append(f.missing, missing{d.Host, cause(err)})
+			continue
+		}
 		if err != nil {
 			f.close()
 			return nil, fmt.Errorf("listening inside: %w", err)
@@ -138,6 +156,14 @@ func newForwarder(c inlet.Config, most int) (*forwarder, error) {
 		f.inners = append(f.inners, inner{ln, d.Host})
 	}
 	return f, nil
+}
+
+// cause is the innermost error: the others name the address once more.
+func cause(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err
 }
 
 // serve carries connections until ctx ends, and returns when none is left.
