@@ -114,7 +114,7 @@ func (b *box) Remove(ctx context.Context) error {
 func (b *box) unlooked(ctx context.Context) {
 	if under := b.under.Swap(nil); under != nil {
 		under.Drop(ctx)
-		b.teller.checked()
+		b.checked()
 	}
 }
 

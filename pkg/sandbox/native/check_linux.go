@@ -100,16 +100,21 @@ func (a *attack) notWritable(p, name string) {
 	inside := path.Join(p, name)
 	a.refused(a.open(p, unix.O_WRONLY|unix.O_NOFOLLOW), "opening "+p+" for writing")
 	made := a.mkdir(inside)
-	a.unlink(inside, unix.AT_REMOVEDIR)
+	a.after(made, a.unlink(inside, unix.AT_REMOVEDIR))
 	a.refused(made, "making something in "+p)
 	made = a.mkdir(p)
 	a.succeedsNot(made, "making "+p)
-	// If that was made it goes again, and only then: a renaming whose flags
-	// are the result of a failed call is refused.
+	// If that was made it goes again, and only then: by another name, so that
+	// what the host has put in its place meanwhile stays.
 	moved := p + name
-	a.call(unix.SYS_RENAMEAT2, num(cwd), child.Path(p), num(cwd), child.Path(moved), child.Result(made))
-	a.unlink(moved, unix.AT_REMOVEDIR)
+	renamed := a.rename(p, moved)
+	a.after(made, renamed)
+	a.after(renamed, a.unlink(moved, unix.AT_REMOVEDIR))
 }
+
+// after has a call made only where an earlier one succeeded: what was made goes
+// again, and nothing is spent on what was not.
+func (a *attack) after(earlier, index int) { a.probes[index].After = earlier + 1 }
 
 // succeedsNot takes any refusal, also that something stands there already.
 func (a *attack) succeedsNot(index int, what string) {
@@ -322,8 +327,10 @@ func attacks(s sandbox.Spec, own func(*attack)) *attack {
 	a := &attack{}
 	at, _ := proxyAddress(s) // validated before
 	listen := a.proxy(at)
-	own(a)
+	// While the proxy answers, which is the node's work as are the calls that it
+	// is told of: those come after what it has no part in.
 	a.spec(s)
+	own(a)
 	listen()
 	return a
 }
@@ -391,7 +398,7 @@ func (b *box) unchecked(err error) error {
 // judge waits for what came of the attempts.
 func (b *box) judge(ctx context.Context, a *attack, under *child.Attempts) error {
 	findings, err := under.Findings(ctx)
-	b.teller.checked()
+	b.checked()
 	if err != nil {
 		return b.unchecked(err)
 	}

@@ -40,34 +40,43 @@ const (
 //     goes with the host's and no call of its own is needed, which would wait
 //     for all processors;
 //   - /proc while the host's is still visible, or the kernel refuses it;
-//   - mounts as the Spec orders them, then protections, ancestors first;
+//   - mounts as the Spec orders them;
 //   - the network and the switches of /proc need rights that are about to go;
-//   - then the root is changed, and nothing of the host has a name any more;
-//   - what is only writable during set-up becomes read-only;
+//   - then the root is changed, and nothing of the host has a name any more:
+//     what follows, protections too, is of what has been mounted;
+//   - protections, ancestors first, then what is only writable during set-up
+//     becomes read-only;
 //   - Landlock's rules are of what stands at a path in the final tree: a rule
 //     of the base is of what the base has put there, and what covers that
 //     later brings a rule of its own. The process takes them on after the last
 //     mount, since under Landlock it may not mount;
 //   - capabilities go before pid 1's own Landlock domain, the filter is last.
+//
+// Protections may be carried out as soon as what they need of the host stands,
+// the ones that come first before the rest is sent.
 
 // compileBase lists what is the same for sandboxes whose shared mounts are.
 func compileBase(s sandbox.Spec, m machine) []child.Op {
 	return slices.Concat(
 		rootOps(s), procOps(s), deviceOps(s), mountOps(s, m, 0, s.Shared),
 		beginOps(s), networkOps(s), switchOps(m), settleOps(s), rulesetOps(m), ruleOps(s.Mounts[:s.Shared], m),
+		[]child.Op{{Code: child.Bound}},
 	)
 }
 
-// compileOwn lists the mounts that are this sandbox's own.
+// compileOwn lists the mounts that are this sandbox's own, after which nothing
+// of the host is needed but what stands for missing paths in them.
 func compileOwn(s sandbox.Spec, m machine) []child.Op {
-	return append([]child.Op{{Code: child.Title, First: s.ID}}, mountOps(s, m, s.Shared, len(s.Mounts))...)
+	return slices.Concat(
+		[]child.Op{{Code: child.Title, First: s.ID}}, mountOps(s, m, s.Shared, len(s.Mounts)),
+		[]child.Op{{Code: child.Pivot}}, limitOps(s, m),
+	)
 }
 
 // compileRest lists what comes once the host has what stands for missing paths.
 func compileRest(s sandbox.Spec, m machine) []child.Op {
 	return slices.Concat(
-		protectOps(s), []child.Op{{Code: child.Pivot}},
-		limitOps(s, m), closeOps(s), ruleOps(s.Mounts[s.Shared:], m), []child.Op{{Code: child.Keep}},
+		protectOps(s), closeOps(s), ruleOps(s.Mounts[s.Shared:], m), []child.Op{{Code: child.Keep}},
 		[]child.Op{{Code: child.Seal}}, firstDomainOps(m), []child.Op{{Code: child.Filter, Flags: child.Notify, Blob: m.filter}},
 	)
 }

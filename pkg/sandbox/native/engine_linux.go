@@ -137,11 +137,7 @@ func (e *Engine) finish(ctx context.Context, b *box) (made *box, err error) {
 	if err := b.helper.Begin(compileOwn(b.inner(), b.machine)); err != nil {
 		return nil, err
 	}
-	if b.held, err = holdAll(ctx, spec); err != nil {
-		return nil, err
-	}
-	b.spec, b.bare = unsheltered(spec, b.held)
-	if err := b.helper.Finish(compileRest(b.inner(), b.machine)); err != nil {
+	if err := b.protect(ctx); err != nil {
 		return nil, err
 	}
 	b.tries = b.attacks()
@@ -172,6 +168,28 @@ func (e *Engine) finish(ctx context.Context, b *box) (made *box, err error) {
 	go b.watch()
 	e.spares.follow(spec)
 	return b, nil
+}
+
+// protect makes what the protections need of the host, and has them and all the
+// rest carried out: the first of them while others are still made ready for.
+func (b *box) protect(ctx context.Context) (err error) {
+	spec, begun := b.spec, 0
+	next := func(n int, held []*hold) sandbox.Spec {
+		part := b.inner()
+		part.Protect = spec.Protect[begun:n]
+		begun = n
+		part, _ = unsheltered(part, held)
+		return part
+	}
+	b.held, err = holdAll(ctx, spec, func(held []*hold) error {
+		return b.helper.Begin(protectOps(next(standing(spec, len(held)), held)))
+	})
+	if err != nil {
+		return err
+	}
+	rest := next(len(spec.Protect), b.held)
+	b.spec, b.bare = unsheltered(spec, b.held)
+	return b.helper.Finish(compileRest(rest, b.machine))
 }
 
 // begin starts the helper within its bounds, has it make its namespaces, and

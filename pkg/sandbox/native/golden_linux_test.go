@@ -163,7 +163,7 @@ var opNames = map[child.Code]string{
 	child.Pool: "pool", child.Pivot: "pivot", child.Attributes: "attributes", child.Loopback: "loopback",
 	child.Listen: "listen", child.Hostname: "hostname", child.Rlimit: "rlimit", child.Write: "write",
 	child.Ruleset: "ruleset", child.Rule: "rule", child.Restrict: "restrict", child.Keep: "keep",
-	child.Seal: "seal", child.Filter: "filter", child.Files: "files", child.Title: "title",
+	child.Seal: "seal", child.Filter: "filter", child.Files: "files", child.Title: "title", child.Bound: "bound",
 }
 
 var flagNames = []string{"optional", "make", "inside", "strict", "single", "if-there", "the-link", "notify", "in-pool"}

@@ -30,21 +30,29 @@ type placeholder struct {
 func placeholders(s sandbox.Spec) []placeholder {
 	var out []placeholder
 	for _, p := range s.Protect {
-		m := covering(s.Mounts, p.Path)
-		if m == nil || m.Kind != sandbox.Bind {
-			continue
-		}
-		on := path.Join(m.Source, p.Path[len(m.Target):])
-		switch p.Guard {
-		case sandbox.HoldDir, sandbox.Thaw:
-			out = append(out, placeholder{path: on, useful: p.Guard == sandbox.Thaw})
-		case sandbox.HoldFile:
-			out = append(out, placeholder{path: on, file: true, content: p.Content})
-		case sandbox.Shelter:
-			out = append(out, placeholder{path: sandbox.ShelterDir(on), shelter: on})
+		if one, needed := placeholderOf(s, p); needed {
+			out = append(out, one)
 		}
 	}
 	return out
+}
+
+// placeholderOf is what one protection of a Spec needs on the host, if anything.
+func placeholderOf(s sandbox.Spec, p sandbox.Protection) (_ placeholder, needed bool) {
+	m := covering(s.Mounts, p.Path)
+	if m == nil || m.Kind != sandbox.Bind {
+		return placeholder{}, false
+	}
+	on := path.Join(m.Source, p.Path[len(m.Target):])
+	switch p.Guard {
+	case sandbox.HoldDir, sandbox.Thaw:
+		return placeholder{path: on, useful: p.Guard == sandbox.Thaw}, true
+	case sandbox.HoldFile:
+		return placeholder{path: on, file: true, content: p.Content}, true
+	case sandbox.Shelter:
+		return placeholder{path: sandbox.ShelterDir(on), shelter: on}, true
+	}
+	return placeholder{}, false
 }
 
 // A hold is a placeholder that this sandbox uses. The lock on it is shared:
@@ -57,9 +65,25 @@ type hold struct {
 	bare bool // the file could not be moved into its shelter
 }
 
-func holdAll(ctx context.Context, s sandbox.Spec) (held []*hold, err error) {
-	for _, p := range placeholders(s) {
-		h, err := p.hold(ctx, s.Identity)
+// holdAll makes everything that a Spec holds. Where that is in several
+// directories, stands hears of all that stands before each further one.
+func holdAll(ctx context.Context, s sandbox.Spec, stands func(held []*hold) error) (held []*hold, err error) {
+	dir, parent := "", -1
+	defer func() { shut(parent) }()
+	for i, p := range placeholders(s) {
+		if next := path.Dir(p.path); next != dir {
+			if i > 0 && stands != nil {
+				if err := stands(held); err != nil {
+					return held, err
+				}
+			}
+			shut(parent)
+			if parent, err = p.parent(); err != nil {
+				return held, fmt.Errorf("holding %s: %w", p.path, err)
+			}
+			dir = next
+		}
+		h, err := p.hold(ctx, parent, s.Identity)
 		if err != nil {
 			return held, fmt.Errorf("holding %s: %w", p.path, err)
 		}
@@ -69,6 +93,26 @@ func holdAll(ctx context.Context, s sandbox.Spec) (held []*hold, err error) {
 	return held, nil
 }
 
+// standing is how many of a Spec's protections, from the first on, need nothing
+// of the host beside the first held placeholders.
+func standing(s sandbox.Spec, held int) int {
+	for n, p := range s.Protect {
+		if _, needed := placeholderOf(s, p); !needed {
+			continue
+		}
+		if held--; held < 0 {
+			return n
+		}
+	}
+	return len(s.Protect)
+}
+
+func shut(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}
+
 const (
 	lockWithin = 2 * time.Second
 	lockAgain  = 2 * time.Millisecond
@@ -76,12 +120,7 @@ const (
 
 // hold makes the placeholder where there is nothing, as the session's user,
 // and takes the shared lock. What stands there already is left as it is.
-func (p placeholder) hold(ctx context.Context, id sandbox.Identity) (*hold, error) {
-	parent, err := p.parent()
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(parent)
+func (p placeholder) hold(ctx context.Context, parent int, id sandbox.Identity) (*hold, error) {
 	// Another sandbox may be taking it away at this moment, which takes as long
 	// as a few changes of a directory do; a lock that lasts is somebody else's.
 	due := time.Now().Add(lockWithin)

@@ -38,7 +38,7 @@ func TestTakenRightsLeaveTheUndo(t *testing.T) {
 					{Path: filepath.Join(git, "commondir"), Guard: sandbox.HoldFile, Content: "."},
 				},
 			}
-			held, err := holdAll(t.Context(), spec)
+			held, err := holdAll(t.Context(), spec, nil)
 			check(t, err)
 			in := filepath.Join(top, taken)
 			check(t, os.Chmod(in, mode))
@@ -94,5 +94,47 @@ func asNobody(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 		t.Errorf("as nobody: %v\n%s", err, out)
+	}
+}
+
+// TestProtectedInParts: what is protected in one directory is carried out while
+// the next one's placeholders are made, and then as well as the rest.
+func TestProtectedInParts(t *testing.T) {
+	w := newWorld(t)
+	w.write("kept", "x")
+	in := func(p string) string { return filepath.Join(w.repo, p) }
+	spec := w.spec()
+	spec.Protect = []sandbox.Protection{
+		{Path: in(".git"), Guard: sandbox.Pin},
+		{Path: in(".git/config"), Guard: sandbox.Shelter},
+		{Path: in(".git/hooks"), Guard: sandbox.Freeze},
+		{Path: in(".git/commondir"), Guard: sandbox.HoldFile, Content: "."},
+		{Path: in(".git/modules"), Guard: sandbox.HoldDir},
+		{Path: in("kept"), Guard: sandbox.Freeze},
+		{Path: in(".vscode"), Guard: sandbox.HoldDir},
+		{Path: in(".idea"), Guard: sandbox.HoldDir},
+	}
+	for held, want := range []int{1, 3, 4, 6, 7, len(spec.Protect)} {
+		if got := standing(spec, held); got != want {
+			t.Errorf("on %d placeholders stand the first %d protections, not %d", held, want, got)
+		}
+	}
+	var parts []int
+	held, err := holdAll(t.Context(), spec, func(held []*hold) error { parts = append(parts, len(held)); return nil })
+	check(t, err)
+	for i := len(held) - 1; i >= 0; i-- {
+		_, err := held[i].release(t.Context())
+		check(t, err)
+	}
+	if len(parts) != 1 || parts[0] != 3 {
+		t.Errorf("heard of %v placeholders that stand, not of 3", parts)
+	}
+	b := open(t, spec)
+	_, err = b.Check(soon(t))
+	check(t, err)
+	out, _ := sh(t, b, "cd "+w.repo+`; for p in .git/config .git/hooks/x .git/commondir .git/modules/x kept .vscode/x .idea/x; do
+: 2>/dev/null >$p && echo $p written; mv ${p%/x} gone 2>/dev/null && echo ${p%/x} moved; done; true`)
+	if out != "" {
+		t.Errorf("inside: %s", out)
 	}
 }

@@ -308,7 +308,7 @@ type Held struct {
 // Spec as it can then be kept: a file that could not be sheltered is read-only
 // by itself.
 func Hold(ctx context.Context, spec sandbox.Spec) (sandbox.Spec, *Held, error) {
-	all, err := holdAll(ctx, spec)
+	all, err := holdAll(ctx, spec, nil)
 	h := &Held{all: all}
 	if err != nil {
 		return spec, nil, errors.Join(err, h.Release(ctx))

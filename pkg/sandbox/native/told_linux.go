@@ -63,7 +63,11 @@ func (t *teller) serve(n *child.Notifier, done <-chan struct{}) {
 	defer n.Close()
 	defer t.pace.rest()
 	for {
-		c, err := n.Next()
+		next := n.Next
+		if t.alone.Load() { // it tries several refused calls in a row
+			next = n.NextSoon
+		}
+		c, err := next()
 		if err != nil {
 			return
 		}
@@ -102,9 +106,12 @@ func (t *teller) row(c child.Notified) toldCall {
 }
 
 // checked says that the self-check is over.
-func (t *teller) checked() {
-	t.alone.Store(false)
-	t.checking.Store(false)
+func (b *box) checked() {
+	if b.notifier != nil {
+		b.notifier.InTurn(false)
+	}
+	b.teller.alone.Store(false)
+	b.teller.checking.Store(false)
 }
 
 // caller is who waits. In a flood a thread is not looked up each time.
@@ -147,6 +154,7 @@ func (t *teller) refusals() ([]sandbox.Refusal, <-chan struct{}) {
 // listen answers the filter's questions, where it asks any.
 func (b *box) listen(n *child.Notifier) {
 	if b.notifier = n; n != nil {
+		n.InTurn(b.teller.alone.Load())
 		b.owned.Go(func() { b.teller.serve(n, b.helper.Done()) })
 	}
 }

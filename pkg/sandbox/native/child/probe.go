@@ -47,6 +47,9 @@ func Buffer(n int) Arg { return Arg{kind: argBuffer, value: uint64(n)} }
 type Probe struct {
 	Number uintptr
 	Args   []Arg
+	// After is one more than the index of an earlier probe, without whose
+	// success this one is left out, as ECANCELED; 0 for always.
+	After int
 }
 
 // A Finding is what came of a probe.
@@ -64,7 +67,7 @@ func encodeProbes(probes []Probe) ([]byte, error) {
 	calls, data := make([]byte, 0, len(probes)*perCall), make([]byte, 0, 16<<10)
 	for _, p := range probes {
 		var values [6]uint64
-		var kinds [8]uint8
+		var kinds [6]uint8
 		for i, a := range p.Args {
 			values[i], kinds[i] = a.value, a.kind
 			if a.kind == argData {
@@ -78,6 +81,7 @@ func encodeProbes(probes []Probe) ([]byte, error) {
 			calls = binary.LittleEndian.AppendUint64(calls, v)
 		}
 		calls = append(calls, kinds[:]...)
+		calls = binary.LittleEndian.AppendUint16(calls, uint16(p.After))
 	}
 	out := make([]byte, 0, 8+len(calls)+len(data))
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(probes)))

@@ -123,6 +123,7 @@ const (
 	Files      Code = 24 // every command may have A open files
 	Here       Code = 25 // what is / already is the root: instead of Root and Pivot
 	Title      Code = 26 // the sandbox's ID is First, not longer than the one it was started with
+	Bound      Code = 27 // the part of Seal that needs not be last: nothing gets capabilities by being executed
 )
 
 // Flags change how an operation is done.

@@ -50,7 +50,7 @@ func TestProtocolIsTheHelpers(t *testing.T) {
 		"OP_POOL": int(Pool), "OP_PIVOT": int(Pivot), "OP_ATTRIBUTES": int(Attributes), "OP_LOOPBACK": int(Loopback),
 		"OP_LISTEN": int(Listen), "OP_HOSTNAME": int(Hostname), "OP_RLIMIT": int(Rlimit), "OP_WRITE": int(Write),
 		"OP_RULESET": int(Ruleset), "OP_RULE": int(Rule), "OP_RESTRICT": int(Restrict), "OP_KEEP": int(Keep),
-		"OP_SEAL": int(Seal), "OP_FILTER": int(Filter), "OP_FILES": int(Files), "OP_HERE": int(Here), "OP_TITLE": int(Title),
+		"OP_SEAL": int(Seal), "OP_FILTER": int(Filter), "OP_FILES": int(Files), "OP_HERE": int(Here), "OP_TITLE": int(Title), "OP_BOUND": int(Bound),
 		"FLAG_OPTIONAL": int(Optional), "FLAG_MAKE": int(Make), "FLAG_INSIDE": int(Inside), "FLAG_STRICT": int(Strict),
 		"FLAG_SINGLE": int(Single), "FLAG_IFTHERE": int(IfThere), "FLAG_LINK": int(TheLink), "FLAG_NOTIFY": int(Notify), "FLAG_POOL": int(InPool),
 		"READY_LISTENER": int(readyListener), "READY_NOTIFIER": int(readyNotifier),

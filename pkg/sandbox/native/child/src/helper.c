@@ -622,7 +622,7 @@ _Noreturn static void begin(const char *socket)
 	sys(__NR_dup3, life[1], 0, 0);
 	sys(__NR_close_range, 1, ~0u, 0);
 	sys(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-	drop_capabilities();
+	drop_capabilities(0);
 	watch(r);
 }
 

@@ -25,6 +25,7 @@ struct place {
 	int ruleset;	/* Landlock rules being collected, or -1 */
 	int domain;	/* Landlock rules that each command takes on, or -1 */
 	int notifier;	/* the filter's listener, to be handed to the node, or -1 */
+	int bound;	/* no program gets a capability by being executed */
 	uint64_t files; /* how many each command may have open, or 0 */
 	int parent;	/* the directory below root that was last worked in, or -1 */
 	const char *parent_path; /* its path, of parent_size bytes, in the list */
@@ -35,7 +36,10 @@ struct place {
 	size_t id_room; /* with its end mark */
 };
 int set_up(struct place *place, const char *list, size_t size, struct failure *failure);
-long drop_capabilities(void);
+
+/* capabilities.c: both together, but for the first where that is done already. */
+void drop_bounding(void);
+long drop_capabilities(int bound);
 
 /* probe.c: system calls on behalf of a check, sealed as a command is. */
 _Noreturn void run_probes(const char *list, size_t size, int out);

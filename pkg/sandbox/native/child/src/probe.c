@@ -49,6 +49,12 @@ _Noreturn void run_probes(const char *list, size_t size, int out)
 	for (uint32_t i = 0; i < head->count; i++) {
 		long args[6];
 		struct finding finding = {0, 0};
+		uint32_t after = probe[i].after;
+		if (after && results[(after - 1) % MAX_PROBES] < 0) {
+			finding.result = results[i] = -ECANCELED;
+			put(&finding, sizeof finding);
+			continue;
+		}
 		for (int k = 0; k < 6; k++) {
 			uint64_t value = probe[i].value[k];
 			switch (probe[i].kind[k]) {

@@ -66,6 +66,7 @@
 #define OP_FILES    24
 #define OP_HERE     25
 #define OP_TITLE     26
+#define OP_BOUND     27
 
 #define FLAG_OPTIONAL 1 /* what is missing is left out */
 #define FLAG_MAKE     2 /* the mount point may be made */
@@ -148,7 +149,8 @@ struct probes {
 
 struct probe {
 	uint64_t number, value[6];
-	uint8_t kind[6], pad[2];
+	uint8_t kind[6];
+	uint16_t after; /* not unless the probe before this index succeeded; 0: always */
 };
 
 struct finding {

@@ -9,7 +9,6 @@
  */
 #include "helper.h"
 
-#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -74,6 +73,13 @@ static int below(const char *path, const char *dir, size_t size)
 		if (path[i] != dir[i])
 			return 0;
 	return !path[size] || path[size] == '/';
+}
+
+static int same(const char *a, const char *b)
+{
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
 }
 
 static void forget_parent(struct place *place)
@@ -236,8 +242,8 @@ static int attach(struct place *place, long tree, const struct operation *op, in
 static int bind_tree(struct place *place, const struct operation *op, const char *source, const char *target,
 		struct failure *failure)
 {
-	struct statx stat;
-	long from;
+	struct statx stat = {0};
+	long from, r = 0;
 	if (op->flags & FLAG_IFTHERE) {
 		/* Before anything is cloned: a tree that is put nowhere costs a wait
 		 * for all processors when it is closed. */
@@ -255,7 +261,10 @@ static int bind_tree(struct place *place, const struct operation *op, const char
 			    op->flags & FLAG_STRICT ? RESOLVE_NO_SYMLINKS : RESOLVE_NO_MAGICLINKS);
 	if ((from == -ENOENT || from == -ENOTDIR) && op->flags & FLAG_OPTIONAL)
 		return 0;
-	long r = from < 0 ? from : status(from, &stat);
+	if (from < 0)
+		r = from;
+	else if (op->flags & (FLAG_LINK | FLAG_SINGLE | FLAG_MAKE))
+		r = status(from, &stat);
 	if (r < 0)
 		return fail(failure, STAGE_SOURCE, r, source);
 	if (op->flags & FLAG_LINK && !is_link(&stat))
@@ -265,14 +274,18 @@ static int bind_tree(struct place *place, const struct operation *op, const char
 
 	long tree = sys(__NR_open_tree, from, "",
 			OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
-	sys(__NR_close, from);
 	if (tree < 0)
 		return fail(failure, STAGE_SOURCE, tree, source);
 	struct mount_attr attr = {.attr_set = op->a, .attr_clr = op->b};
 	r = sys(__NR_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr);
 	if (r < 0)
 		return fail(failure, STAGE_MOUNT, r, target);
-	return attach(place, tree, op, is_dir(&stat), target, failure);
+	if (op->flags & FLAG_INSIDE && !(op->flags & FLAG_MAKE) && same(source, target))
+		r = put(place, tree, from, "", target, failure); /* what is open is the target too */
+	else
+		r = attach(place, tree, op, is_dir(&stat), target, failure);
+	sys(__NR_close, from);
+	return (int)r;
 }
 
 struct option {
@@ -506,18 +519,6 @@ static long add_rule(const struct place *place, const struct operation *op, cons
 	return r;
 }
 
-long drop_capabilities(void)
-{
-	/* Bounding set first: it needs CAP_SETPCAP, which capset takes away. */
-	for (int cap = 0; cap < 64; cap++)
-		if (sys(__NR_prctl, PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			break;
-	sys(__NR_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-	struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
-	return sys(__NR_capset, &head, none);
-}
-
 /* Questions to a listener become plain refusals by the errno that they hold. */
 static void answer_by_itself(struct sock_filter *at, unsigned count)
 {
@@ -632,13 +633,17 @@ static int carry_out(struct place *place, const struct operation *op, const char
 		place->domain = place->ruleset;
 		break;
 	case OP_SEAL:
-		stage = STAGE_CAPS, r = drop_capabilities();
+		stage = STAGE_CAPS, r = drop_capabilities(place->bound);
 		if (r < 0)
 			break;
 		stage = STAGE_NNP, r = sys(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		break;
 	case OP_FILTER:
 		stage = STAGE_SECCOMP, r = load_filter(place, op, blob);
+		break;
+	case OP_BOUND:
+		drop_bounding();
+		place->bound = 1;
 		break;
 	case OP_FILES:
 		place->files = op->a;
