@@ -9,6 +9,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
 )
 
 func newDoctor(p Process) *cobra.Command {
@@ -39,6 +40,7 @@ switched off, 3 where it could not be found out.`,
 				return h.undoFixes(cmd.Context(), p)
 			}
 			report := h.examine(cmd.Context(), configured, true)
+			report.Checks = append(report.Checks, h.store()...)
 			if wantsJSON(cmd) {
 				if err := printJSON(p.Stdout, report); err != nil {
 					return err
@@ -60,6 +62,23 @@ switched off, 3 where it could not be found out.`,
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before --fix changes something")
 	addJSON(cmd)
 	return cmd
+}
+
+// store says against whom the node's own store of secrets is encrypted (D19),
+// where there is one. It decides nothing.
+func (h here) store() []capability.Check {
+	c := capability.Check{Name: "secret-store", Title: "Store of secrets", Engines: []string{}}
+	how, err := vault.New(h.paths.State).Protection()
+	switch {
+	case err != nil:
+		c.State, c.Found, c.Needed = capability.Warn, err.Error(), "a store that this user can read, and nobody else"
+		c.Reason = "the node's store of secrets cannot be read"
+	case how == "":
+		return nil
+	default:
+		c.State, c.Found = capability.OK, how
+	}
+	return []capability.Check{c}
 }
 
 // configuredEngine is the setting, or what the flag says instead of it.

@@ -99,7 +99,7 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 		Examine: func(ctx context.Context, e capability.Engine) capability.Report {
 			return h.examine(ctx, e, false)
 		},
-		Linger: linger, Listener: ln, Log: h.logPlace(p),
+		Linger: linger, Listener: ln, Log: h.logPlace(p), Locked: hide,
 		Ready: func() {
 			tellReady(p, readyWord)
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)

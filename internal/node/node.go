@@ -61,6 +61,9 @@ type Options struct {
 	// Listener is the socket that somebody else made (socket activation), or
 	// nil: the node makes its own.
 	Listener net.Listener
+	// Locked is called once this is the node of its directories, before it reads
+	// anything, if not nil.
+	Locked func() error
 	// Ready is called once the socket answers, if not nil.
 	Ready func()
 	// Deputy is set where the node is one person's part of a system node.
@@ -184,6 +187,11 @@ func (n *Node) Serve(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if n.o.Locked != nil {
+		if err := n.o.Locked(); err != nil {
+			return err
+		}
+	}
 	if err := n.o.Paths.Enrol(); err != nil {
 		n.log.Warn("who looks for what dead nodes left will not find this one", "err", err)
 	}

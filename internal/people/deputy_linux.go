@@ -85,6 +85,13 @@ func settle() error {
 	// everything that people run. To be killed sooner needs no right.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
 	unix.Umask(0o022)
+	return Hide()
+}
+
+// Hide keeps the memory of this process, which holds people's keys, from their
+// other programs and from files (H21): none may look into it or trace it, and
+// where it dies no core is left. What it starts is not hidden.
+func Hide() error {
 	var core unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
 		return fmt.Errorf("asking for the limit of core files: %w", err)

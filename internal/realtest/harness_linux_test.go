@@ -116,6 +116,7 @@ type rig struct {
 	double *enginetest.Double
 	// program is a file that sessions find as a program: see [having].
 	program string
+	pid     int // of the node
 }
 
 // A rigOption changes a rig before its node starts.
@@ -260,6 +261,7 @@ func (r *rig) start(node string) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = "/", log, log, []*os.File{said}
 	cmd.WaitDelay = 5 * time.Second
 	r.must(cmd.Start())
+	r.pid = cmd.Process.Pid // what is run in the namespace becomes the node
 	r.must(errors.Join(said.Close(), log.Close()))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -304,6 +305,32 @@ func TestT2_CanaryIsNowhereInside(t *testing.T) {
 				t.Errorf("%s is not found", f)
 			}
 			r.must(os.Remove(planted))
+		}
+	})
+}
+
+// TestH21_TheNodeIsHidden: another program of the same person reads nothing of
+// the node's memory, and when the node dies it leaves none behind.
+func TestH21_TheNodeIsHidden(t *testing.T) {
+	everybody(t, func(t *testing.T, who somebody) {
+		r := newRig(t, who, nil)
+		dir := fmt.Sprintf("/proc/%d/", r.pid)
+		limits, err := os.ReadFile(dir + "limits")
+		r.must(err)
+		if !regexp.MustCompile(`(?m)^Max core file size +0 `).Match(limits) {
+			t.Errorf("the node may leave a core file:\n%s", limits)
+		}
+		if who.uid == 0 {
+			return // who may trace everything
+		}
+		for _, name := range []string{"environ", "maps", "mem", "fd/0"} {
+			read := exec.Command("head", "-c", "1", dir+name)
+			if who.uid != os.Getuid() {
+				read.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)}}
+			}
+			if said, err := read.CombinedOutput(); err == nil || !strings.Contains(string(said), "Permission denied") {
+				t.Errorf("%s: %v %q", name, err, said)
+			}
 		}
 	})
 }
