@@ -567,3 +567,29 @@ func TestProgramIsShownAndAskedOnce(t *testing.T) {
 		t.Errorf("asked %d times\n%s", asked.Load(), diff)
 	}
 }
+
+// A target may name the host of its tunnel once more, as clients do that go by
+// a proxy (ureq 2): it is judged, and sent on, by its path.
+func TestTargetsInTunnelsMayNameTheirHost(t *testing.T) {
+	w := newWorld(t, judgeFunc(func(r policy.Request) policy.Decision {
+		d := inspecting("api.x.example")(r)
+		d.Allowed = d.Allowed && (r.Method == "" || strings.HasPrefix(r.Path, "/a/"))
+		return d
+	}))
+	got := make(chan string, 1)
+	w.serve(443, true, func(_ http.ResponseWriter, r *http.Request) { got <- r.RequestURI + " of " + r.Host })
+	for target, want := range map[string]int{"https://api.x.example/a/b?c": 200, "https://api.x.example:443/a/b?c": 200, "https://api.x.example/other": 403} {
+		c := w.inside("api.x.example:443", "http/1.1")
+		io.WriteString(c, "GET "+target+" HTTP/1.1\r\nHost: api.x.example\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || res.StatusCode != want {
+			t.Fatalf("%s: %v %v, want %d", target, res, err, want)
+		}
+		if want == 200 {
+			if uri := <-got; uri != "/a/b?c of api.x.example" {
+				t.Errorf("%s arrived as %s", target, uri)
+			}
+		}
+		c.Close()
+	}
+}

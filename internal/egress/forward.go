@@ -82,7 +82,8 @@ func (s *serving) refuse(w http.ResponseWriter, v *pending, why *refusal) {
 // explain answers on a connection that leads nowhere. The first request
 // completes the verdict of its CONNECT.
 func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
-	path, query, _ := strings.Cut(r.RequestURI, "?")
+	asked, _ := l.path(r.RequestURI) // whatever it is, it gets nowhere
+	path, query, _ := strings.Cut(asked, "?")
 	if normal, err := policy.NormalPath(path); err == nil {
 		path = normal
 	}
@@ -184,6 +185,27 @@ func (s *serving) exchange(r *http.Request, l *link) (*exchange, *refusal) {
 	return x, nil
 }
 
+// path is what a target inside a tunnel asks for, and all of it that is judged
+// and sent on. It may name the host as well: a server must take such a one (RFC
+// 9112, 3.2.2), and there are clients that send it where they go by a proxy.
+func (l *link) path(target string) (string, *refusal) {
+	path := target
+	if after, ok := strings.CutPrefix(target, "https://"); ok && l.tls {
+		authority := authorityOf(after)
+		if path = after[len(authority):]; !agrees(authority, l.inner) {
+			return path, misdirected(authority)
+		}
+	}
+	if !strings.HasPrefix(path, "/") && path != "*" {
+		return path, malformed("the target inside a tunnel is not a path")
+	}
+	return path, nil
+}
+
+func misdirected(name string) *refusal {
+	return &refusal{status: http.StatusMisdirectedRequest, reason: "the request names " + printable(name, 300) + ", not the host of its tunnel"}
+}
+
 // target takes the host off the request's target and returns the rest.
 func (x *exchange) target(r *http.Request, l *link) (rest string, why *refusal) {
 	if l.inner.host != "" {
@@ -191,13 +213,10 @@ func (x *exchange) target(r *http.Request, l *link) (rest string, why *refusal) 
 		if r.Method == http.MethodConnect {
 			return "", malformed("CONNECT inside a tunnel")
 		}
-		if !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" {
-			return "", malformed("the target inside a tunnel is not a path")
+		if rest, why = l.path(r.RequestURI); why == nil && !agrees(r.Host, l.inner) {
+			why = misdirected(r.Host)
 		}
-		if !agrees(r.Host, l.inner) {
-			return "", &refusal{status: http.StatusMisdirectedRequest, reason: "the request names " + printable(r.Host, 300) + ", not the host of its tunnel"}
-		}
-		return r.RequestURI, nil
+		return rest, why
 	}
 	after, ok := cutScheme(r.RequestURI)
 	if !ok {

@@ -91,7 +91,12 @@ func TestInspectRefusesWhatIsNotForItsHost(t *testing.T) {
 	for raw, want := range map[string]int{
 		"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                                              421,
 		"GET / HTTP/1.1\r\nHost: api.x.example:8443\r\n\r\n":                                                        421,
-		"GET https://api.x.example/ HTTP/1.1\r\nHost: api.x.example\r\n\r\n":                                        400,
+		"GET https://evil.example/ HTTP/1.1\r\nHost: api.x.example\r\n\r\n":                                         421,
+		"GET https://api.x.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                         421,
+		"GET https://api.x.example:8443/ HTTP/1.1\r\nHost: api.x.example\r\n\r\n":                                   421,
+		"GET https:///api.x.example/ HTTP/1.1\r\nHost: api.x.example\r\n\r\n":                                       421,
+		"GET https://u@api.x.example/ HTTP/1.1\r\nHost: api.x.example\r\n\r\n":                                      421,
+		"GET https://api.x.example HTTP/1.1\r\nHost: api.x.example\r\n\r\n":                                         400,
 		"GET http://api.x.example/ HTTP/1.1\r\nHost: api.x.example\r\n\r\n":                                         400,
 		"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                           400,
 		"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n":                                       400,
@@ -111,7 +116,7 @@ func TestInspectRefusesWhatIsNotForItsHost(t *testing.T) {
 	if reached.Load() > 0 {
 		t.Error("something reached the host")
 	}
-	if n := w.count(false); n != 10 {
+	if n := w.count(false); n != 15 {
 		t.Errorf("%d denials are recorded", n)
 	}
 	c := w.inside("api.x.example:443", "http/1.1")

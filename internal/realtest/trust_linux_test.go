@@ -283,7 +283,9 @@ const rustTrusts = `fn main() {
         agent = agent.tls_connector(std::sync::Arc::new(native_tls::TlsConnector::new().unwrap()));
     }
     let key = format!("Bearer {}", std::env::var("KEY").unwrap());
-    let res = agent.build().get(&args[2]).set("Authorization", &key).call().unwrap();
-    println!("{}", res.into_string().unwrap());
+    match agent.build().get(&args[2]).set("Authorization", &key).call() {
+        Ok(res) | Err(ureq::Error::Status(_, res)) => println!("{}", res.into_string().unwrap()),
+        Err(e) => println!("{}", e),
+    }
 }
 `
