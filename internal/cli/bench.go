@@ -104,14 +104,21 @@ func measureAll(ctx context.Context, p Process, runs, wholeRuns int) (rows []ben
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	repository := filepath.Join(dir, "repository")
-	if out, err := exec.CommandContext(ctx, "git", "init", "-q", repository).CombinedOutput(); err != nil {
-		return nil, nil, nil, fault.Unknown("making a repository to measure in: %w: %s", err, out)
+	places := bench.NewPlaces(dir)
+	repository, err := places.Next(ctx)
+	if err != nil {
+		return nil, nil, nil, fault.As(err)
 	}
 	collectLess(p) // the engine runs in this process
-	specs := node.BenchSpecs(h.paths, p.Environ(), repository)
-	spec := func(id string) (sandbox.Spec, error) { return specs(ctx, id) }
-	rows, err = bench.Starts(ctx, runs, es["native"], spec)
+	specs := node.BenchSpecs(h.paths, p.Environ())
+	spec := func(id string) (sandbox.Spec, error) { return specs(ctx, repository, id) }
+	rows, err = bench.Starts(ctx, runs, es["native"], func(id string) (sandbox.Spec, error) {
+		place, err := places.Next(ctx)
+		if err != nil {
+			return sandbox.Spec{}, err
+		}
+		return specs(ctx, place, id)
+	})
 	if err != nil {
 		return rows, nil, nil, err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
-// BenchSpecs makes the specifications that sessions in repository would have,
+// BenchSpecs makes the specifications that sessions in a repository would have,
 // for measuring what it costs to carry them out. Like a node it keeps the
 // machine's certificates.
-func BenchSpecs(paths config.Paths, env []string, repository string) func(ctx context.Context, id string) (sandbox.Spec, error) {
+func BenchSpecs(paths config.Paths, env []string) func(ctx context.Context, repository, id string) (sandbox.Spec, error) {
 	var trust host.Trust
-	return func(ctx context.Context, id string) (sandbox.Spec, error) {
+	return func(ctx context.Context, repository, id string) (sandbox.Spec, error) {
 		if err := makePlaces(paths); err != nil {
 			return sandbox.Spec{}, err
 		}
