@@ -172,3 +172,68 @@ func upstream(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(server.Close)
 	ts.Setenv(args[0], server.Listener.Addr().String())
 }
+
+// TestSystemNodeDocker: a node of root's carries a person's sessions on engine
+// docker, at that person's gateway, by that person's right to speak to Docker,
+// and what it leaves when it is killed is undone by the next.
+func TestSystemNodeDocker(t *testing.T) {
+	kerneltest.Long(t)
+	w := newTown(t)
+	place := enginetest.Somewhere(t)
+	// Who ann is: a user of this machine with a home and the group of Docker's
+	// socket. The command line lies where a log-in looks for it.
+	w.files = map[string]string{"/usr/local/sbin": place.CLI}
+	for at, text := range map[string]string{
+		"/etc/passwd": fmt.Sprintf("root:x:0:0::/root:/bin/sh\nann:x:%d:%d::%s:/bin/sh\n", ann, ann, w.home(ann)),
+		"/etc/group":  fmt.Sprintf("root:x:0:\nann:x:%d:\nsocket:x:%d:ann\n", ann, place.Group),
+	} {
+		w.files[at] = filepath.Join(w.dir, filepath.Base(at))
+		w.must(os.WriteFile(w.files[at], []byte(text), 0o644)) // #nosec: all read it
+	}
+	w.must(place.Register(filepath.Join(w.home(ann), ".config")))
+	w.must(exec.Command("chown", "-R", fmt.Sprintf("%d:%d", ann, ann), w.home(ann)).Run())
+	w.fine(0, "config", "set", "node.sandbox.engine", "docker")
+	w.fine(0, "config", "set", "node.sandbox.image", place.Image)
+	w.allow("ann")
+	w.serve()
+	if out := w.fine(ann, "run", "--", "sh", "-c", "id -u; cat secret"); out != fmt.Sprintf("%d\nof %d\n", ann, ann) {
+		t.Errorf("inside: %q", out)
+	}
+	if _, _, code := w.as(ann, "run", "--", "sh", "-c", "exit 7"); code != 7 {
+		t.Errorf("code %d", code)
+	}
+	stopped := w.begin(ann).up()
+	s := w.only(ann)
+	if s.Engine != "docker" || s.UID != ann || !s.Sandboxed {
+		t.Errorf("%+v", s)
+	}
+	w.fine(0, "session", "stop", s.ID)
+	if code := stopped.code(); code != 125 {
+		t.Errorf("stopped by root: code %d: %s", code, stopped.out)
+	}
+	w.noContainer(s.ID)
+	killed := w.begin(ann).up()
+	s = w.only(ann)
+	w.kill(w.deputyOf(ann)) // it cannot take anything with it
+	w.kill(w.node.Process.Pid)
+	_ = w.node.Wait()
+	if code := killed.code(); code != 125 {
+		t.Errorf("killed: code %d: %s", code, killed.out)
+	}
+	w.until("all is undone", func() bool {
+		w.fine(0, "cleanup")
+		marks, _ := os.ReadDir(filepath.Join(w.dir, "state/unfinished"))
+		return len(marks) == 0
+	})
+	w.noContainer(s.ID)
+	w.clean(ann)
+}
+
+// noContainer wants that Docker has none of a session.
+func (w *town) noContainer(session string) {
+	w.t.Helper()
+	n, err := enginetest.Containers(w.t.Context(), session)
+	if err != nil || n != 0 {
+		w.t.Errorf("session %s has %d containers: %v", session, n, err)
+	}
+}
