@@ -111,16 +111,8 @@ func (w *town) git(dir string, args ...string) {
 
 // command is the program as somebody calls it in their own repository.
 func (w *town) command(uid int, args ...string) *exec.Cmd {
-	argv := []string{w.program}
-	if uid == 0 && len(w.files) > 0 {
-		script := ""
-		for place, file := range w.files {
-			script += "mount --bind " + file + " " + place + " && "
-		}
-		argv = []string{"unshare", "--mount", "sh", "-c", script + `exec "$@"`, "sh", w.program}
-	}
-	argv = append(argv, args...)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	args = append(w.calls(uid), args...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "NO_COLOR=1", "MOJOUP_NODE_CONSOLE_LISTEN=" + cmp.Or(w.page, "off"), "HOME=" + w.home(uid), "MOJOUP_RUNTIME_DIR=" + filepath.Join(w.dir, "run")}
 	if uid == 0 {
 		cmd.Env = append(cmd.Env, "MOJOUP_CONFIG="+filepath.Join(w.dir, "etc/node.toml"), "MOJOUP_STATE_DIR="+filepath.Join(w.dir, "state"))

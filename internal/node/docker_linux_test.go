@@ -50,19 +50,20 @@ func ableDocker(ctx context.Context, e capability.Engine) capability.Report {
 	return r
 }
 
-func startDouble(t *testing.T, o enginetest.Options) *enginetest.Double {
+// gateway is the real one that MOJOUP_TEST_GATEWAY names, else a double.
+func gateway(t *testing.T) enginetest.Place {
 	t.Helper()
 	kerneltest.Long(t)
 	if os.Getuid() != 0 {
 		t.Skip("wanted root, who can speak to Docker and act for another user")
 	}
-	return enginetest.Start(t, o)
+	return enginetest.Somewhere(t)
 }
 
-// onDouble makes the world of a node whose sessions run at a double.
-func (w world) onDouble(t *testing.T, d *enginetest.Double) (world, ordinary) {
+// at makes the world of a node whose sessions run at a gateway.
+func (w world) at(t *testing.T, d enginetest.Place) (world, ordinary) {
 	t.Helper()
-	w.double = d.Env()
+	w.gateway = d.Env()
 	// The session's user is not the one that made the repository.
 	must(t, filepath.WalkDir(w.repo, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -81,8 +82,8 @@ func (w world) onDouble(t *testing.T, d *enginetest.Double) (world, ordinary) {
 // engine's own: a start later neither container nor record nor staged file nor
 // held path is left.
 func TestT9_KilledAtEveryStep_Docker(t *testing.T) {
-	d := startDouble(t, enginetest.Options{})
-	w, engine := newWorld(t).onDouble(t, d)
+	d := gateway(t)
+	w, engine := newWorld(t).at(t, d)
 	s := &steps{repo: w.repo}
 	r := w.observed(t, engine, s)
 	started := s.last()
@@ -113,7 +114,7 @@ func TestT9_KilledAtEveryStep_Docker(t *testing.T) {
 			}
 			t.Run("node/"+step, func(t *testing.T) {
 				t.Parallel()
-				w, engine := newWorld(t).onDouble(t, d)
+				w, engine := newWorld(t).at(t, d)
 				must(t, os.CopyFS(w.paths.State, os.DirFS(seed)))
 				must(t, os.Chmod(w.paths.State, 0o700))
 				before := tree(t, w.repo)
@@ -122,7 +123,7 @@ func TestT9_KilledAtEveryStep_Docker(t *testing.T) {
 				_, _ = a.end(t) // lost, or over just before
 				w.reaped(t, node)
 				w.cleanAfterStart(t, engine, before)
-				w.noneAtDouble(t, engine)
+				w.noneAtGateway(t, engine)
 				runs.Add(1)
 			})
 		}
@@ -130,8 +131,8 @@ func TestT9_KilledAtEveryStep_Docker(t *testing.T) {
 	t.Logf("counted: %d deaths of a node on engine docker, of %d steps", runs.Load(), len(life))
 }
 
-// noneAtDouble wants that neither Docker nor the gateway has anything of a node.
-func (w world) noneAtDouble(t *testing.T, e ordinary) {
+// noneAtGateway wants that neither Docker nor the gateway has anything of a node.
+func (w world) noneAtGateway(t *testing.T, e ordinary) {
 	t.Helper()
 	traces, err := e.Marked(t.Context())
 	must(t, err)
@@ -150,17 +151,17 @@ func (w world) noneAtDouble(t *testing.T, e ordinary) {
 // TestB59_BehindTheNodesBack: what others do to a running session's container is
 // said in one sentence, and nothing is left of it.
 func TestB59_BehindTheNodesBack(t *testing.T) {
-	d := startDouble(t, enginetest.Options{})
+	d := gateway(t)
 	for name, tt := range map[string]struct {
 		does func(t *testing.T, id string)
 		says string
 	}{
 		"removed":           {func(t *testing.T, id string) { did(t, id, true) }, "the sandbox ended before its command: somebody else removed its container"},
 		"killed":            {func(t *testing.T, id string) { did(t, id, false) }, "the sandbox ended before its command: its container ended with 137, and not by this node"},
-		"restarted gateway": {func(*testing.T, string) { d.Restart("") }, "the sandbox ended before its command: "},
+		"restarted gateway": {func(t *testing.T, _ string) { must(t, d.Restart()) }, "the sandbox ended before its command: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, engine := newWorld(t).onDouble(t, d)
+			w, engine := newWorld(t).at(t, d)
 			before := tree(t, w.repo)
 			r := w.serve(t, w.options(t, engine))
 			a := w.limited(t, r.client, "sh", "-c", "echo up; sleep 300")
@@ -173,8 +174,9 @@ func TestB59_BehindTheNodesBack(t *testing.T) {
 				t.Errorf("it ended with %d, %+v, %v", end.Code, end.Problem, err)
 			}
 			r.quiet(t)
+			r.node.sweepLeftovers(t.Context()) // of a gateway that was away meanwhile, as each minute
 			w.cleanBehind(t, r, engine, before)
-			w.noneAtDouble(t, engine)
+			w.noneAtGateway(t, engine)
 		})
 	}
 }
@@ -203,8 +205,8 @@ func did(t *testing.T, id string, remove bool) {
 // TestB57_FiftyAtOnce starts fifty sessions at the same moment on engine docker,
 // which all live together before the first one ends.
 func TestB57_FiftyAtOnce(t *testing.T) {
-	d := startDouble(t, enginetest.Options{})
-	w, engine := newWorld(t).onDouble(t, d)
+	d := gateway(t)
+	w, engine := newWorld(t).at(t, d)
 	const many = 50
 	must(t, os.WriteFile(w.paths.Config, fmt.Appendf(nil, "node.sandbox.max_sessions = %d\n", many), 0o600))
 	before := tree(t, w.repo)
@@ -243,7 +245,7 @@ func TestB57_FiftyAtOnce(t *testing.T) {
 	}
 	r.quiet(t)
 	w.cleanBehind(t, r, engine, before)
-	w.noneAtDouble(t, engine)
+	w.noneAtGateway(t, engine)
 }
 
 // TestD29d_ADatabaseByItsName has a program that knows no proxy reach a database

@@ -115,7 +115,7 @@ func die() {
 func (w world) doomedNode(t *testing.T, step string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), w.double...), diesAt+"="+step, diesRuntime+"="+w.paths.Runtime, diesState+"="+w.paths.State, diesRepo+"="+w.repo)
+	cmd.Env = append(append(os.Environ(), w.gateway...), diesAt+"="+step, diesRuntime+"="+w.paths.Runtime, diesState+"="+w.paths.State, diesRepo+"="+w.repo)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	must(t, err)

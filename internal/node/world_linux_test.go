@@ -35,8 +35,8 @@ type world struct {
 	paths config.Paths
 	repo  string
 	stdin io.Reader // of what is asked for; nil is its end at once
-	// double is where a doomed node finds the double of a gateway, or nil.
-	double []string
+	// gateway is where a doomed node finds one, or nil.
+	gateway []string
 }
 
 func newWorld(t *testing.T) world {

@@ -122,6 +122,26 @@ func (b *box) askHere(ctx context.Context) error {
 // Remove deletes the sandbox, waits until it is gone, and undoes what Prepare
 // left on the host.
 func (b *box) Remove(ctx context.Context) error {
+	b.e.leaves(b, true)
+	err := b.remove(ctx)
+	if err == nil {
+		b.e.leaves(b, false)
+	}
+	return err
+}
+
+// leaves notes that a box is being removed, or that nothing of it is left.
+func (e *Engine) leaves(b *box, still bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if still {
+		e.leaving[b.spec.ID] = b
+	} else if e.leaving[b.spec.ID] == b {
+		delete(e.leaving, b.spec.ID)
+	}
+}
+
+func (b *box) remove(ctx context.Context) error {
 	select {
 	case b.removing <- struct{}{}:
 		defer func() { <-b.removing }()

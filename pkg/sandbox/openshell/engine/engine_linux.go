@@ -57,6 +57,9 @@ type Engine struct {
 	mu     sync.Mutex // guards what follows
 	client openshell.Client
 	seen   *sight // what bears a node's labels, when that was last looked at
+	// leaving are boxes whose Remove has begun and not come to its end. They hold
+	// what a sweep by the journal alone would take for that of a living session.
+	leaving map[string]*box
 }
 
 var _ sandbox.Engine = (*Engine)(nil)
@@ -76,7 +79,7 @@ func New(o Options) (*Engine, error) {
 	if o.Network == "" {
 		o.Network = product.Network
 	}
-	e := &Engine{o: o, log: o.Log}
+	e := &Engine{o: o, log: o.Log, leaving: map[string]*box{}}
 	var err error
 	if e.helper, err = child.Program(runtime.GOARCH); err != nil {
 		return nil, err

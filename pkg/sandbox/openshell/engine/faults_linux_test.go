@@ -132,6 +132,30 @@ func TestB58_GatewayGoneMidSession(t *testing.T) {
 	w.clean(t, e, spec)
 }
 
+// TestB58_SweptByItsOwnNode: what could not be removed is carried out later by the
+// node that lives, to the end: it has let go of what it held.
+func TestB58_SweptByItsOwnNode(t *testing.T) {
+	kerneltest.Long(t)
+	w := newWorld(t, gatewaytest.Options{})
+	e, spec := w.new(t), plainSpec(t, "own")
+	undo := e.Undo(spec)
+	b, err := e.Prepare(bounded(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.gateway.Stop()
+	if err := b.Remove(bounded(t)); err == nil {
+		t.Error("it is said to be removed, and the gateway still has it")
+	}
+	w.gateway.Restart("")
+	for _, u := range undo {
+		if _, err := e.Sweep(bounded(t), u); err != nil {
+			t.Errorf("%+v: %v", u, err)
+		}
+	}
+	w.clean(t, e, spec)
+}
+
 // TestB58_SweptWithoutAGateway: the journal of a dead node is carried out as
 // far as it can be, and to the end later.
 func TestB58_SweptWithoutAGateway(t *testing.T) {

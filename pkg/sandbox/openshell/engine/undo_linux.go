@@ -43,11 +43,21 @@ func (e *Engine) sweepSandbox(ctx context.Context, u sandbox.Undo) (string, erro
 	if u.Content != e.o.Node {
 		return "", fmt.Errorf("undo of sandbox %s: it is node %q's, and this is %q", u.ID, u.Content, e.o.Node)
 	}
+	name := openshell.Name(e.o.Node, u.ID)
+	deleted := fmt.Sprintf("deleted the sandbox %s of session %s", name, u.ID)
+	e.mu.Lock()
+	b := e.leaving[u.ID]
+	e.mu.Unlock()
+	if b != nil { // of this process, which alone can let go of all that it holds
+		if err := b.Remove(ctx); err != nil {
+			return "", err
+		}
+		return deleted, nil
+	}
 	client, err := e.gateway(ctx)
 	if err != nil {
 		return e.withoutGateway(ctx, u, err)
 	}
-	name := openshell.Name(e.o.Node, u.ID)
 	record, err := client.Get(ctx, name)
 	switch {
 	case errors.Is(err, openshell.NotFound):
@@ -61,7 +71,7 @@ func (e *Engine) sweepSandbox(ctx context.Context, u sandbox.Undo) (string, erro
 	if err := e.delete(ctx, client, u.ID, record.Ref); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("deleted the sandbox %s of session %s", name, u.ID), nil
+	return deleted, nil
 }
 
 // withoutGateway ends at least what runs. The gateway's record is left, so the

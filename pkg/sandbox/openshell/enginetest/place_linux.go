@@ -19,7 +19,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
-// A Place is where tests of the command line have their sessions: the real
+// A Place is where tests have sessions on engine docker: the real
 // gateway that MOJOUP_TEST_GATEWAY names, else a double. What runs there is the
 // same.
 type Place struct {
@@ -32,10 +32,29 @@ type Place struct {
 	// Restart restarts the gateway. Of a real one MOJOUP_TEST_GATEWAY_RESTART
 	// says how.
 	Restart func() error
+
+	env []string
 }
+
+// Env tells another process where it is: see [Open].
+func (p Place) Env() []string { return p.env }
+
+// Getenv is like [os.Getenv] of a process that has Env.
+func (p Place) Getenv(name string) string { return variable(p.env, name) }
 
 // Somewhere finds the real gateway, or starts a double until the test ends.
 func Somewhere(t testing.TB) Place {
+	t.Helper()
+	p := find(t)
+	config := t.TempDir()
+	if err := p.Register(config); err != nil {
+		t.Fatal(err)
+	}
+	p.env = []string{envConfig + "=" + config, envImage + "=" + p.Image}
+	return p
+}
+
+func find(t testing.TB) Place {
 	t.Helper()
 	gatewaytest.Docker(t)
 	info, err := os.Stat(socket)
