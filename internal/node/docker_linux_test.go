@@ -251,8 +251,8 @@ func TestB57_FiftyAtOnce(t *testing.T) {
 // TestD29d_ADatabaseByItsName has a program that knows no proxy reach a database
 // that a tcp rule names. The node judges it as any other connection, and says so.
 func TestD29d_ADatabaseByItsName(t *testing.T) {
-	d := startDouble(t, enginetest.Options{})
-	w, engine := newWorld(t).onDouble(t, d)
+	d := gateway(t)
+	w, engine := newWorld(t).at(t, d)
 	database, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer database.Close()
@@ -273,7 +273,9 @@ func TestD29d_ADatabaseByItsName(t *testing.T) {
 	must(t, err)
 	r := w.serve(t, o)
 	a := w.ask(t, r.client, api.RunRequest{
-		Command:    []string{"sh", "-c", "echo select | nc host.mojoup.internal " + strconv.Itoa(port)},
+		// The double's image has no bash, a real one's no nc.
+		Command: []string{"sh", "-c", `if command -v nc >/dev/null; then echo select | nc "$1" "$2"; else exec bash -c 'exec 3<>/dev/tcp/$1/$2; echo select >&3; head -n 2 <&3' bash "$1" "$2"; fi`,
+			"sh", "host.mojoup.internal", strconv.Itoa(port)},
 		PolicyName: "own",
 		Policy:     fmt.Sprintf(`{"version": 1, "network": {"rules": [{"name": "db", "hosts": ["host.mojoup.internal"], "ports": [%d], "protocol": "tcp", "addresses": ["127.0.0.1/32"]}]}}`, port),
 	})
