@@ -131,7 +131,10 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 		s.deny(w, r, v.settle(), http.StatusForbidden)
 		return
 	}
-	refused, ok := s.keys(x, r)
+	refused, ok := s.overridden(x, r)
+	if ok {
+		refused, ok = s.keys(x, r)
+	}
 	if !ok {
 		v.decide(refused)
 		s.deny(w, r, v.settle(), http.StatusForbidden)
@@ -140,9 +143,14 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	if d, ok = s.push(x, r, d); !ok {
 		return
 	}
-	names, err := s.swapBody(x, r)
-	if err != nil {
+	names, long, err := s.swapBody(x, r)
+	switch {
+	case err != nil:
 		s.failed(w, r, x, err, false)
+		return
+	case long != "":
+		v.decide(policy.Decision{Layer: policy.LayerNode, Reason: long})
+		s.deny(w, r, v.settle(), http.StatusForbidden)
 		return
 	}
 	v.decide(withKeys(d, append(names, x.swap.Names()...)))

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -57,27 +58,69 @@ func withKeys(d policy.Decision, names []string) policy.Decision {
 	return d
 }
 
-// swapBody puts keys into the fields of the body that a binding names. A body
-// that is longer than such a one can be, or compressed, passes as it is.
-func (s *serving) swapBody(x *exchange, r *http.Request) (names []string, err error) {
+// swapBody puts keys into the fields of the body that a binding names. Where it
+// is too long for that and asks for one, that is said instead of sending it on
+// in vain. A compressed one passes as it is.
+func (s *serving) swapBody(x *exchange, r *http.Request) (names []string, refused string, err error) {
 	ring := s.session.Keys
-	if !x.link.tls || r.ContentLength == 0 || r.ContentLength > secrets.MaxBody || r.Header.Get("Content-Encoding") != "" || !ring.InBody(x.to.host, x.to.port, x.path) {
-		return nil, nil
+	if !x.link.tls || r.ContentLength == 0 || r.Header.Get("Content-Encoding") != "" || !ring.InBody(x.to.host, x.to.port, x.path) {
+		return nil, "", nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, secrets.MaxBody+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the body that a key is bound to: %w", err)
+		return nil, "", fmt.Errorf("reading the body that a key is bound to: %w", err)
 	}
 	if len(body) > secrets.MaxBody {
+		if names := ring.Unswapped(x.to.host, x.to.port, x.path, r.Header.Get("Content-Type"), body); len(names) > 0 {
+			return nil, fmt.Sprintf("the body is longer than %d KiB, so the key of %s cannot be put in it", secrets.MaxBody>>10, strings.Join(names, ", ")), nil
+		}
 		r.Body = struct {
 			io.Reader
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
-		return nil, nil
+		return nil, "", nil
 	}
 	body, names = ring.SwapBody(x.to.host, x.to.port, x.path, r.Header.Get("Content-Type"), body)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
-	return names, nil
+	return names, "", nil
+}
+
+// overrides are fields by which some servers take a request for one of another
+// method, or for another path.
+var overrides = []struct {
+	name string
+	path bool
+}{
+	{"X-Http-Method-Override", false}, {"X-Http-Method", false}, {"X-Method-Override", false},
+	{"X-Original-Url", true}, {"X-Rewrite-Url", true},
+}
+
+// overridden judges a request as such a server would take it, and returns the
+// denial where that is not allowed.
+func (s *serving) overridden(x *exchange, r *http.Request) (policy.Decision, bool) {
+	for _, o := range overrides {
+		for _, value := range r.Header[o.name] {
+			asked := policy.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Method: r.Method, Path: x.path}
+			value = strings.TrimSpace(value)
+			var err error
+			if o.path {
+				value, _, _ = strings.Cut(value, "?")
+				asked.Path, err = policy.NormalPath(value)
+			} else {
+				asked.Method = strings.ToUpper(value)
+			}
+			if value == "" {
+				continue
+			}
+			d, _ := s.judge(asked)
+			if d.Allowed && err == nil {
+				continue
+			}
+			d.Allowed, d.Reason = false, o.name+" asks for "+printable(value, 100)+" in its place, and "+cmp.Or(d.Reason, "that is not allowed")
+			return d, false
+		}
+	}
+	return policy.Decision{}, true
 }
 
 var identityOnly = []string{"identity"}

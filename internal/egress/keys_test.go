@@ -438,6 +438,75 @@ func readFrame(in *bufio.Reader) (string, error) {
 	return string(b), err
 }
 
+// A body that is too long for its key is told so, where it asks for one, and
+// passes whole where it does not.
+func TestLongBodiesAreNotSentInVain(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		b := bindAPI
+		b.Body, b.Paths = []string{"key"}, []string{"/**"}
+		w, standIn := keyWorld(t, all, b)
+		var got heard
+		w.serve(443, true, got.ServeHTTP)
+		pad := strings.Repeat("x", secrets.MaxBody)
+		for _, tt := range []struct {
+			kind, body string
+			want       int
+		}{
+			{"application/json", `{"key":"` + standIn + `","pad":"` + pad[:secrets.MaxBody/2] + `"}`, 200},
+			{"application/json", `{"key":"` + standIn + `","pad":"` + pad + `"}`, 403},
+			{"application/json", `{"messages":["KEY=` + standIn + ` "],"pad":"` + pad + `"}`, 200},
+			{"application/x-www-form-urlencoded", "key=" + standIn + "&pad=" + pad, 403},
+			{"application/x-www-form-urlencoded", "pad=" + standIn + pad, 200},
+		} {
+			req, _ := http.NewRequest("POST", "https://api.x.example/", strings.NewReader(tt.body))
+			req.Header.Set("Content-Type", tt.kind)
+			before := got.count()
+			res, err := w.client(h2).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			if res.StatusCode != tt.want || tt.want == 403 && (got.count() > before || !strings.Contains(string(said), "longer than 1024 KiB, so the key of API_KEY cannot be put in it")) {
+				t.Errorf("h2 %t %.40s…: %d %s", h2, tt.body, res.StatusCode, said)
+			}
+			if _, body := got.last(); tt.want == 200 && len(body) != len(tt.body) {
+				t.Errorf("h2 %t %.40s…: %d bytes arrived of %d", h2, tt.body, len(body), len(tt.body))
+			}
+		}
+	}
+}
+
+// A field by which a server may take a request for another is judged as that one.
+func TestOverridesAreJudged(t *testing.T) {
+	w := newWorld(t, rules(t, `{"rules": [{"hosts": ["api.x.example"], "methods": ["GET", "POST"], "paths": ["/a/**"]}]}`))
+	var got heard
+	w.serve(443, true, got.ServeHTTP)
+	for _, h2 := range []bool{false, true} {
+		for _, tt := range []struct {
+			name, value string
+			want        int
+		}{
+			{"X-HTTP-Method-Override", "DELETE", 403}, {"X-HTTP-Method-Override", " delete", 403}, {"X-HTTP-Method", "PUT", 403}, {"X-Method-Override", "PATCH", 403},
+			{"X-HTTP-Method-Override", "GET", 200}, {"X-HTTP-Method-Override", "", 200},
+			{"X-Original-URL", "/admin", 403}, {"X-Rewrite-URL", "/a/../b?x", 403}, {"X-Original-URL", "elsewhere", 403}, {"X-Original-URL", "/a/c?x", 200},
+		} {
+			req, _ := http.NewRequest("POST", "https://api.x.example/a/b", nil)
+			req.Header.Set(tt.name, tt.value)
+			before := got.count()
+			res, err := w.client(h2).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			if res.StatusCode != tt.want || (got.count() > before) != (tt.want == 200) || tt.want == 403 && !strings.Contains(string(said), "in its place") {
+				t.Errorf("h2 %t %s: %s: %d %s", h2, tt.name, tt.value, res.StatusCode, said)
+			}
+		}
+	}
+}
+
 // fragment is one frame of several that make a message.
 func fragment(opcode byte, final bool, text string) []byte {
 	f := append([]byte{opcode, byte(len(text))}, text...)

@@ -10,8 +10,8 @@ import (
 )
 
 // MaxBody is how large a body may be in which a key is put. Those are requests
-// for tokens, not uploads.
-const MaxBody = 64 << 10
+// for tokens and calls, not uploads.
+const MaxBody = 1 << 20
 
 // InBody reports whether the body of a request to that place has to be read:
 // some binding names a field of it.
@@ -56,6 +56,22 @@ func (r *Ring) SwapBody(host string, port uint16, path, contentType string, body
 		}
 	}
 	return out, names
+}
+
+// Unswapped names the secrets whose stand-ins are whole values in the beginning
+// of a body that is too long for a key to be put in it.
+func (r *Ring) Unswapped(host string, port uint16, path, contentType string, begin []byte) (names []string) {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	for _, h := range r.bodies(host, port, path) {
+		found := bytes.Contains(begin, []byte(`"`+h.standIn+`"`))
+		if kind == "application/x-www-form-urlencoded" {
+			found = slices.ContainsFunc(h.bound.body, func(field string) bool { return bytes.Contains(begin, []byte(url.QueryEscape(field)+"="+h.standIn)) })
+		}
+		if found {
+			names = append(names, h.name)
+		}
+	}
+	return names
 }
 
 func swapForm(body []byte, h *held, key string) ([]byte, bool) {
