@@ -49,6 +49,9 @@ func (h here) sandboxImage() string {
 	return usualImage
 }
 
+// fetches says whether that image can be had somewhere: the usual one is made here.
+func (h here) fetches() bool { return h.settings.String(config.SandboxImage) != "" }
+
 // docker speaks to the daemon that this process' environment names.
 func (h here) docker() (*daemon.Daemon, error) { return daemon.Connect(os.Getenv("DOCKER_HOST")) }
 
@@ -72,7 +75,7 @@ func dockerEngine(h here, log *slog.Logger, n *native.Engine) (*engine.Engine, e
 		return nil, err
 	}
 	return engine.New(engine.Options{
-		Log: log, Node: h.nodeID(), Staging: h.staging(), Image: h.sandboxImage(), Fetch: h.settings.String(config.SandboxImage) != "", Connect: h.gateway, Docker: d, Native: n,
+		Log: log, Node: h.nodeID(), Staging: h.staging(), Image: h.sandboxImage(), Fetch: h.fetches(), Connect: h.gateway, Docker: d, Native: n,
 	})
 }
 

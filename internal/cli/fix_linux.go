@@ -45,15 +45,17 @@ func (h here) fixes(p Process, r capability.Report, listens func(endpoint string
 			[]string{product.Program, "gateway", "add", product.DefaultEndpoint, "--local", "--name", product.Program},
 			[]string{product.Program, "gateway", "remove", product.Program}})
 	}
-	if image := h.settings.String(config.SandboxImage); image != "" && failed(r, capability.NameImage) && !failed(r, capability.NameDocker) {
+	if image := h.settings.String(config.SandboxImage); image != "" && (failed(r, capability.NameImage) || is(r, capability.NameImage, capability.Warn)) && !failed(r, capability.NameDocker) {
 		out = append(out, fix{"have Docker fetch the image of sessions", []string{"docker", "pull", image}, []string{"docker", "rmi", image}})
 	}
 	return out
 }
 
-func failed(r capability.Report, name string) bool {
+func failed(r capability.Report, name string) bool { return is(r, name, capability.Fail) }
+
+func is(r capability.Report, name string, state capability.State) bool {
 	i := slices.IndexFunc(r.Checks, func(c capability.Check) bool { return c.Name == name })
-	return i >= 0 && r.Checks[i].State == capability.Fail
+	return i >= 0 && r.Checks[i].State == state
 }
 
 // listens reports whether something takes connections at a URL of this machine.

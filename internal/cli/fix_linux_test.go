@@ -60,11 +60,12 @@ func TestFixesOfTheDockerEngine(t *testing.T) {
 		listens func(string) bool
 		want    []string
 	}{
-		"both":             {both, yes, []string{register, pull}},
-		"nothing answers":  {both, no, []string{pull}},
-		"no command line":  {report(map[string]capability.State{capability.NameCLI: capability.Fail, capability.NameImage: capability.Fail}), yes, []string{pull}},
-		"no Docker":        {report(map[string]capability.State{capability.NameDocker: capability.Fail, capability.NameImage: capability.Fail}), no, nil},
-		"the image is fit": {report(map[string]capability.State{capability.NameImage: capability.OK}), no, nil},
+		"both":                       {both, yes, []string{register, pull}},
+		"nothing answers":            {both, no, []string{pull}},
+		"no command line":            {report(map[string]capability.State{capability.NameCLI: capability.Fail, capability.NameImage: capability.Fail}), yes, []string{pull}},
+		"no Docker":                  {report(map[string]capability.State{capability.NameDocker: capability.Fail, capability.NameImage: capability.Fail}), no, nil},
+		"the image is fetched later": {report(map[string]capability.State{capability.NameDocker: capability.OK, capability.NameImage: capability.Warn}), no, []string{pull}},
+		"the image is fit":           {report(map[string]capability.State{capability.NameImage: capability.OK}), no, nil},
 	} {
 		if got := offered(tc.r, tc.listens); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: offered %q, want %q", name, got, tc.want)

@@ -15,7 +15,7 @@ func (h here) examine(ctx context.Context, e capability.Engine, thorough bool) c
 	host := capability.ThisHost(capability.Options{})
 	asker := trial.New(trial.Options{
 		Discover: h.discover, Connect: h.gateway, Docker: h.docker,
-		Image: h.sandboxImage(), Node: h.nodeID(), Staging: h.staging(), Within: thoroughWithin,
+		Image: h.sandboxImage(), Fetch: h.fetches(), Node: h.nodeID(), Staging: h.staging(), Within: thoroughWithin,
 	})
 	defer asker.Close()
 	host.Registered, host.CLIVersion = asker.Registered, trial.CLIVersion

@@ -72,8 +72,20 @@ func refused(err error, unknown bool) Check {
 	if errors.As(err, &hint) {
 		c.Mend = plain(hint.Hint())
 	}
+	var later *Later
+	if errors.As(err, &later) {
+		c.State = Warn
+	}
 	return c
 }
+
+// A Later is something that is not there yet, and will be once it is needed.
+type Later struct{ Sentence, Advice string }
+
+func (e *Later) Error() string { return e.Sentence }
+
+// Hint is how to have it now.
+func (e *Later) Hint() string { return e.Advice }
 
 func checkAnswer(ctx context.Context, h *Host, _ facts) Check {
 	if h.Gateway == nil {

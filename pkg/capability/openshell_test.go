@@ -3,6 +3,7 @@ package capability
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,11 @@ func TestB08_WhatTheGatewayLacks(t *testing.T) {
 		}, NameAnswer, Fail, "the OpenShell gateway does not run sandboxes on Docker, but on nothing", "compute_drivers"},
 		"no binds": {func(h *Host) { h.Binds = func(context.Context) error { return says } }, NameBinds, Fail, says.sentence, says.hint},
 		"no image": {func(h *Host) { h.Image = func(context.Context) (string, error) { return "", says } }, NameImage, Fail, says.sentence, says.hint},
+		"no image yet": {func(h *Host) {
+			h.Image = func(context.Context) (string, error) {
+				return "", fmt.Errorf("looking: %w", &Later{"it is fetched when it is needed", "docker pull it"})
+			}
+		}, NameImage, Warn, "looking: it is fetched when it is needed", "docker pull it"},
 		"firewall": {func(h *Host) { h.Reach = func(context.Context) error { return says } }, NameReach, Fail, says.sentence, says.hint},
 		"rootless": {func(h *Host) {
 			h.Docker = func(context.Context) DockerAnswer { return DockerAnswer{API: "1.51", Engine: "28.0.0", Rootless: true} }

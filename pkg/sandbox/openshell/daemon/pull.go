@@ -41,6 +41,15 @@ func (d *Daemon) Pull(ctx context.Context, ref string, tell func(Pulled)) error 
 	}
 }
 
+// Offered wants that whoever keeps an image would give it to this Docker. Nothing
+// of it is fetched.
+func (d *Daemon) Offered(ctx context.Context, ref string) error {
+	if _, err := d.api(ctx).DistributionInspect(ctx, ref, ""); err != nil {
+		return fmt.Errorf("asking for the image %s where it is kept: %w", ref, asNotFound(err))
+	}
+	return nil
+}
+
 // pullStep is one line of what Docker says.
 type pullStep struct {
 	Status, ID, Error string

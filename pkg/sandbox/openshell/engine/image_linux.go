@@ -24,6 +24,9 @@ func (e *ImageError) Error() string { return fmt.Sprintf("the image %q: %s", e.I
 // Hint says what to do.
 func (e *ImageError) Hint() string { return e.Advice }
 
+// Missing reports whether Docker does not have the image at all.
+func (e *ImageError) Missing() bool { return e.missing }
+
 // buildIt is how to get an image that fits.
 const buildIt = "mojoup-node image build makes one that fits"
 

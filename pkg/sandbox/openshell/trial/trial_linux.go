@@ -44,6 +44,7 @@ type Options struct {
 	Connect  func(context.Context) (openshell.Client, error)
 	Docker   func() (*daemon.Daemon, error)
 	Image    string        // of sessions
+	Fetch    bool          // a session that needs the image fetches it
 	Node     string        // as the engine's labels name it
 	Staging  string        // directory of this node that Docker is to see
 	Within   time.Duration // bounds what a trial of ours does, and its end
@@ -118,6 +119,13 @@ func (a *Trial) Image(ctx context.Context) (string, error) {
 	defer d.Close()
 	ref := a.o.Image
 	i, err := engine.CheckImage(ctx, d, ref)
+	var unfit *engine.ImageError
+	if a.o.Fetch && errors.As(err, &unfit) && unfit.Missing() {
+		if d.Offered(ctx, ref) == nil {
+			return "", &capability.Later{Sentence: fmt.Sprintf("the image %q: Docker does not have it yet, and fetches it when a session first needs it", ref),
+				Advice: "to have it now: mojoup-node doctor --fix, or docker pull " + ref}
+		}
+	}
 	if err != nil {
 		return "", err
 	}
@@ -211,6 +219,9 @@ func (a *Trial) Reach(ctx context.Context) error {
 		// A bash may be built without /dev/tcp.
 		script += "; timeout 5 bash -c 'read -r line </dev/tcp/" + at.String() + "/" + port + " && echo $line'" +
 			" || timeout 5 nc " + at.String() + " " + port + " </dev/null || echo deaf"
+	}
+	if _, err := d.Image(ctx, a.o.Image); a.o.Fetch && errors.Is(err, daemon.ErrNotFound) {
+		return &capability.Later{Sentence: "not tried: Docker does not have the image of sessions yet", Advice: "fetch it, and ask doctor again"}
 	}
 	said, _, err := d.Try(ctx, a.o.Image, network, []string{dir + ":/trial:ro"}, "bash", "-c", script)
 	if err != nil {
