@@ -129,7 +129,7 @@ func nodeSettings() []Setting {
 		{Key: LimitProcesses, Kind: Int, Default: "0", Restart: true,
 			Sentence: "Processes and threads of one session; 0 means the usual number, 4096 or less."},
 		{Key: LimitDisk, Kind: Size, Default: "0", Restart: true,
-			Sentence: "Scratch files and home directory of one session together; 0 means the usual size, 4 GiB or less. The repository is not limited."},
+			Sentence: "Scratch files and home directory of one session together; 0 means the usual size, 4 GiB or less. The repository is not limited. On engine docker 0 means no limit, and a session that passes one is ended."},
 		{Key: LimitWall, Kind: Duration, Default: "0", Restart: true,
 			Sentence: "How long one session may last; 0 means no limit."},
 		{Key: PeopleAllow, Kind: List, check: people,

@@ -183,8 +183,8 @@ func (i *Inside) Close(ctx context.Context) error {
 }
 
 // Check attacks the sandbox from inside, see [sandbox.Sandbox], and returns
-// what a process limit and the like are worth; what else holds is its maker's
-// to say, and whether the way out answers is its maker's to find out.
+// what the limit of open files is worth. What else holds, who hears of refused
+// calls, and whether the way out answers is its maker's to say.
 func (i *Inside) Check(ctx context.Context) ([]sandbox.Fact, error) {
 	if err := i.box.usable(ctx); err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (i *Inside) Check(ctx context.Context) ([]sandbox.Fact, error) {
 		return nil, err
 	}
 	strength, detail := i.box.bounds.filesFact()
-	return []sandbox.Fact{{Name: "open files limit", Strength: strength, Detail: detail}, refusedCalls(i.box.notifier != nil)}, nil
+	return []sandbox.Fact{{Name: "open files limit", Strength: strength, Detail: detail}}, nil
 }
 
 // joinedAttacks are like those of a sandbox of this engine, but that the way out

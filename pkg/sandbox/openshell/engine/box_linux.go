@@ -47,6 +47,7 @@ type box struct {
 	ended    sync.Once              // closes ending
 	answers  chan struct{}          // closed when the way out has answered from inside
 	shut     atomic.Pointer[string] // why the way out is shut, if so
+	full     atomic.Pointer[string] // by how much the disk limit was passed, if so
 	owned    sync.WaitGroup         // goroutines of the node's own programs inside
 	deleted  bool
 	times    times
@@ -303,6 +304,9 @@ func (b *box) Why(ctx context.Context) error {
 	if why := b.shut.Load(); why != nil {
 		return fmt.Errorf("its way out is shut: %s", *why)
 	}
+	if why := b.full.Load(); why != nil {
+		return errors.New(*why)
+	}
 	if b.docker == "" || b.inside == nil {
 		return nil
 	}
@@ -357,6 +361,7 @@ func (b *box) facts(limits []sandbox.Fact) sandbox.Enforced {
 		fact("filesystem", sandbox.Held, "a container of the image %s with what was mounted; Landlock by OpenShell, and this node's own beneath", b.e.o.Image),
 		fact("network", sandbox.Held, "OpenShell's policy lets one program reach one port of this node, where every connection is decided; the only way out is %s, and nothing passes it before it has answered from inside", b.spec.Proxy),
 		fact("system calls", sandbox.Held, "OpenShell's seccomp filter, and this node's own beneath"),
+		fact("refused calls", sandbox.Weaker, "refused all the same, but nobody is told of them: OpenShell refuses the call by which a filter gets somebody who listens"),
 		fact("privileges", sandbox.Held, "no capabilities, none to be gained, no set-uid programs"),
 		fact("processes", sandbox.Held, "a process namespace of the container; outside ones can be neither seen nor signalled"),
 		fact("identity", sandbox.Weaker, "user %d, group %d, the same inside and outside; the group 0 of the container stays as a supplementary one", b.spec.Identity.UID, b.spec.Identity.GID),
@@ -398,9 +403,10 @@ func (b *box) limitFacts() []sandbox.Fact {
 	case l.Processes > 0:
 		processes.Detail += fmt.Sprintf("; %d could not be had: %v", l.Processes, b.limited)
 	}
-	disk := sandbox.Fact{Name: "disk limit", Strength: sandbox.Absent, Detail: "what a container writes is not limited: neither its own files nor its home and other scratch directories, which lie on this machine's disk until its end"}
+	disk := sandbox.Fact{Name: "disk limit", Strength: sandbox.Absent, Detail: "none was asked for: home and other scratch directories lie on this machine's disk until the end"}
 	if l.Disk > 0 {
-		disk.Detail += fmt.Sprintf("; the %d bytes that were asked for cannot be had on this engine", l.Disk)
+		disk.Strength = sandbox.Weaker
+		disk.Detail = fmt.Sprintf("%d bytes of home and other scratch directories together, measured about once a second: a session that passes them is ended; what is deleted and still open, or lies in a directory closed to its owner, is not seen", l.Disk)
 	}
 	return []sandbox.Fact{memory, cpu, processes, disk}
 }

@@ -228,6 +228,7 @@ func (b *box) begin(ctx context.Context) error {
 		return err
 	}
 	b.limit(ctx)
+	b.measure(ctx)
 	sandbox.Reached(ctx, "way out open")
 	b.times.ready = time.Now()
 	b.times.log(b.log)

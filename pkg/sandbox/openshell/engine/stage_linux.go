@@ -29,6 +29,9 @@ const (
 	arrangeName   = "arrange" // socket of the helper that runs as root
 )
 
+// scratchDir is where in a stage scratch directories lie.
+const scratchDir = "scratch"
+
 // A stage is the directory of one sandbox on the host.
 type stage struct {
 	dir string
@@ -42,6 +45,9 @@ type stage struct {
 	same []sandbox.Check
 	// read and write are what OpenShell's Landlock must allow.
 	read, write []string
+	// measured says that what scratch directories hold has a limit, so that all
+	// of them must be the stage's.
+	measured bool
 }
 
 func (e *Engine) stageDir(id string) string { return filepath.Join(e.o.Staging, id) }
@@ -51,7 +57,7 @@ func (e *Engine) newStage(s sandbox.Spec) (*stage, error) {
 	if err := os.MkdirAll(e.o.Staging, 0o700); err != nil {
 		return nil, fmt.Errorf("making the staging directory: %w", err)
 	}
-	st := &stage{dir: e.stageDir(s.ID), id: s.Identity}
+	st := &stage{dir: e.stageDir(s.ID), id: s.Identity, measured: s.Limits.Disk > 0}
 	if err := os.Mkdir(st.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making a sandbox's directory: %w", err)
 	}
@@ -156,7 +162,7 @@ func (st *stage) mount(s sandbox.Spec) error {
 func (st *stage) points() error {
 	for _, m := range st.mounts {
 		over := st.covering(m.Target)
-		if over == nil || !under(over.Source, filepath.Join(st.dir, "scratch")) {
+		if over == nil || !under(over.Source, filepath.Join(st.dir, scratchDir)) {
 			continue
 		}
 		dir := true
@@ -218,7 +224,7 @@ func (st *stage) one(name string, m sandbox.Mount) error {
 		st.links = append(st.links, m)
 		return nil
 	case sandbox.Scratch:
-		if slices.Contains(native.Shared, m.Target) && m.Access == sandbox.ReadWrite && !m.NoExec {
+		if !st.measured && slices.Contains(native.Shared, m.Target) && m.Access == sandbox.ReadWrite && !m.NoExec {
 			return nil // the image's own, empty as every container's is
 		}
 		return st.scratch(name, m)
@@ -249,7 +255,7 @@ func (st *stage) one(name string, m sandbox.Mount) error {
 // seed writes a file into a scratch directory that is staged already.
 func (st *stage) seed(m sandbox.Mount) error {
 	over := st.covering(m.Target)
-	if over == nil || !under(over.Source, filepath.Join(st.dir, "scratch")) {
+	if over == nil || !under(over.Source, filepath.Join(st.dir, scratchDir)) {
 		return &MountError{m.Target, "there is no directory of the stage that it could lie in", ""}
 	}
 	at := over.Source
@@ -288,7 +294,7 @@ func (st *stage) scratch(name string, m sandbox.Mount) error {
 		st.allow(m.Target, m.Access)
 		return nil
 	}
-	dir, err := st.mkdir(filepath.Join("scratch", name), mode)
+	dir, err := st.mkdir(filepath.Join(scratchDir, name), mode)
 	if err != nil {
 		return err
 	}
