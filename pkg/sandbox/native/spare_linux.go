@@ -33,7 +33,8 @@ type spare struct {
 
 // spares are those of one engine.
 type spares struct {
-	wake chan struct{} // holds one token: somebody should look whether one is missing
+	wake  chan struct{} // holds one token: somebody should look whether one is missing
+	again time.Duration // when to look once more whether there is room
 
 	mu      sync.Mutex // guards what follows
 	keeping *sandbox.Keeping
@@ -45,7 +46,7 @@ type spares struct {
 }
 
 func newSpares() *spares {
-	return &spares{wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &spares{wake: make(chan struct{}, 1), changed: make(chan struct{}), again: 10 * time.Second}
 }
 
 // want has the next look taken. It does not wait.
@@ -77,12 +78,15 @@ func (e *Engine) Keep(ctx context.Context, k sandbox.Keeping) {
 	defer e.dropAll(context.WithoutCancel(ctx))
 	old := time.NewTicker(staleAfter / 4)
 	defer old.Stop()
+	var later <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.wake:
-			e.refill(ctx, k)
+			later = e.refill(ctx, k)
+		case <-later:
+			later = e.refill(ctx, k)
 		case <-old.C:
 			for _, one := range s.take(func(one *spare) bool { return time.Since(one.since) > staleAfter }) {
 				e.drop(ctx, one)
@@ -125,26 +129,30 @@ func (s *spares) take(which func(*spare) bool) (out []*spare) {
 }
 
 // refill makes what is missing, and first takes away what the last sandbox
-// could not have used.
-func (e *Engine) refill(ctx context.Context, k sandbox.Keeping) {
+// could not have used. Where there is no room, it says when to look again.
+func (e *Engine) refill(ctx context.Context, k sandbox.Keeping) <-chan time.Time {
 	s := e.spares
 	s.mu.Lock()
 	model := s.model
 	s.mu.Unlock()
 	if model == nil {
-		return
+		return nil
 	}
 	for _, one := range s.take(func(one *spare) bool { return !one.fits(*model) }) {
 		e.drop(ctx, one)
 	}
-	for ctx.Err() == nil && s.count() < k.Spares && (k.May == nil || k.May()) {
+	for ctx.Err() == nil && s.count() < k.Spares {
+		if k.May != nil && !k.May() {
+			return time.After(s.again)
+		}
 		one, err := e.makeSpare(ctx, k, *model)
 		if err != nil {
 			e.log.Warn("making a spare sandbox", "err", err)
-			return // the next sandbox says why, if it lasts
+			return nil // the next sandbox says why, if it lasts
 		}
 		s.add(one)
 	}
+	return nil
 }
 
 func (s *spares) count() int {

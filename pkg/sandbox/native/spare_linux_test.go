@@ -381,6 +381,31 @@ func TestSparesAreNotMadeWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestSparesComeWithRoom: nobody starts a session meanwhile.
+func TestSparesComeWithRoom(t *testing.T) {
+	e, l := engine(t), newLedger()
+	e.spares.again = time.Millisecond
+	k := l.keeping(1)
+	asked := 0
+	k.May = func() bool { asked++; return asked > 2 }
+	ctx, end := context.WithCancel(t.Context())
+	var keeper sync.WaitGroup
+	keeper.Go(func() { e.Keep(ctx, k) })
+	for kept := false; !kept; {
+		e.spares.mu.Lock()
+		kept = e.spares.keeping != nil
+		e.spares.mu.Unlock()
+	}
+	e.spares.follow(newWorld(t).shared())
+	e.spares.want()
+	check(t, e.Waiting(soon(t)))
+	end()
+	keeper.Wait()
+	if left := l.unsettled(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // beKeeper is a node with spares that waits to be killed.
 func beKeeper() int {
 	e, err := New(Options{})
