@@ -318,6 +318,43 @@ func TestBodiesAreSwappedWhereTheBindingNamesAField(t *testing.T) {
 	}
 }
 
+// FuzzSwap: in no place is anything changed but where a stand-in stands, and
+// what was JSON stays it.
+func FuzzSwap(f *testing.F) {
+	const mark = "STANDIN" // for the stand-in, which each ring makes anew
+	f.Add("Bearer "+mark, "key="+mark+"&z", "application/json", `{"client_secret":"`+mark+`","x":1}`)
+	f.Add("Basic "+base64.StdEncoding.EncodeToString([]byte("u:"+mark)), "key=%53TANDIN", "application/x-www-form-urlencoded", "client_secret="+mark+"&a")
+	r := NewBook().Open("s")
+	standIn, err := r.Add(Secret{Name: "KEY", Value: value(canary), Binding: Binding{
+		Hosts: []string{"x.example"}, Headers: []string{"Authorization"}, Query: []string{"key"}, Body: []string{"client_secret"}, Paths: []string{"/**"},
+	}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, header, query, kind, body string) {
+		fill := func(s string) string { return strings.ReplaceAll(s, mark, standIn) }
+		header, query, body = fill(header), fill(query), fill(body)
+		h := http.Header{"Authorization": {header}, "X-Other": {"o"}}
+		swap, misuse := r.Look(Request{Host: "x.example", Port: 443, TLS: true, Path: "/p", Header: h, Query: query})
+		if misuse != nil {
+			return
+		}
+		swap.Header(h)
+		_, encoded, _ := strings.Cut(header, " ")
+		decoded, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+		if got := h.Get("Authorization"); got != header && !strings.Contains(header+string(decoded), standIn) || h.Get("X-Other") != "o" || len(h) != 2 {
+			t.Errorf("%q became %v", header, h)
+		}
+		if plain, _ := url.QueryUnescape(query); swap.Query(query) != query && !strings.Contains(plain+query, standIn) {
+			t.Errorf("%q became %q", query, swap.Query(query))
+		}
+		out, names := r.SwapBody("x.example", 443, "/p", kind, []byte(body))
+		if (len(names) > 0) == (string(out) == body) || json.Valid([]byte(body)) && strings.HasSuffix(kind, "json") && !json.Valid(out) {
+			t.Errorf("%q of %s became %q with %v", body, kind, out, names)
+		}
+	})
+}
+
 func TestNilRing(t *testing.T) {
 	var r *Ring
 	r.Close()

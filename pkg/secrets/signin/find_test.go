@@ -58,7 +58,7 @@ var usual = map[string]string{
 	"kilo": ".local/share/kilo/auth.json", "opencode": ".local/share/opencode/auth.json",
 }
 
-func write(t *testing.T, path, content string) {
+func write(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func world(home string, env map[string]string) World {
 	}
 }
 
-func builtin(t *testing.T, name string) Tool {
+func builtin(t testing.TB, name string) Tool {
 	t.Helper()
 	all := Named(Builtin(), name)
 	if len(all) == 0 {
@@ -85,7 +85,7 @@ func builtin(t *testing.T, name string) Tool {
 }
 
 // firsts are the first sign-in of each tool.
-func firsts(t *testing.T) (out []Tool) {
+func firsts(t testing.TB) (out []Tool) {
 	t.Helper()
 	for name := range documents {
 		out = append(out, builtin(t, name))
@@ -305,6 +305,28 @@ func TestReplacedChangesNothingElse(t *testing.T) {
 	for _, p := range []Path{{"none"}, {"z", "a"}, {"a", "b", "c"}} {
 		if _, err := replaced([]byte(doc), []change{{p, 1}}); err == nil {
 			t.Errorf("%q was replaced", p)
+		}
+	}
+}
+
+// BenchmarkStaged finds the sign-in of every tool where it lies and makes what
+// goes inside of it: what a session waits for because of them.
+func BenchmarkStaged(b *testing.B) {
+	var all []Tool
+	home := b.TempDir()
+	for _, tool := range firsts(b) {
+		write(b, filepath.Join(home, usual[tool.Name]), documents[tool.Name])
+		all = append(all, tool)
+	}
+	for b.Loop() {
+		for _, tool := range all {
+			s, err := tool.Find(b.Context(), world(home, nil))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := s.Stage(tool.Modes[0], "stand-in-0123456789abcdef"); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }
