@@ -17,8 +17,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/wire/v00"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/wire/v01"
 )
@@ -353,6 +356,29 @@ func TestNameTaken(t *testing.T) {
 	}
 	_, err := c.Create(bounded(t), w.request(t))
 	wants(t, err, openshell.NameTaken, "openshell sandbox delete")
+}
+
+// What is left out of a policy a gateway fills in with less: without one there is no
+// sandbox, and a rule of which nothing is said only logs, and reads what it carries.
+func TestEveryPolicyIsSentInFull(t *testing.T) {
+	for _, generation := range generations {
+		t.Run(generation, func(t *testing.T) {
+			g, c := connected(t, gatewaytest.Options{Generation: generation})
+			r := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}.request(t)
+			r.Ways = []openshell.Way{{Host: product.HostAlias, Port: 4711, Program: "/run/mojoup/forwarder"}}
+			if _, err := c.Create(bounded(t), r); err != nil {
+				t.Fatal(err)
+			}
+			got := g.Requests()[0].Policy
+			if !got.Given || got.Landlock != "hard_requirement" || got.User != "1000" || got.Group != "1000" || len(got.ReadOnly) != len(r.ReadOnly) || len(got.ReadWrite) != len(r.ReadWrite) {
+				t.Errorf("sent %+v", got)
+			}
+			want := []gatewaytest.Rule{{Host: product.HostAlias, Port: 4711, Programs: []string{"/run/mojoup/forwarder"}, Skip: true, Enforce: true}}
+			if diff := cmp.Diff(want, got.Rules); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // Each refusal of a gateway has its own mend.

@@ -15,43 +15,41 @@ import (
 // TestT7_WhoFillsTheDiskIsEnded, wherever in its scratch it does, and is told why.
 func TestT7_WhoFillsTheDiskIsEnded(t *testing.T) {
 	kerneltest.Long(t)
-	for _, generation := range []string{gatewaytest.V00, gatewaytest.V01} {
-		for _, at := range []string{"/tmp", "/var/tmp", "/home/user/deep/down"} {
-			t.Run(generation+at, func(t *testing.T) {
-				w := newWorld(t, gatewaytest.Options{Generation: generation})
-				e, spec := w.new(t), plainSpec(t, "fills")
-				var scratch []sandbox.Mount // the repository lies below /tmp
-				for _, dir := range []string{"/tmp", "/var/tmp", "/home/user"} {
-					scratch = append(scratch, sandbox.Mount{Kind: sandbox.Scratch, Target: dir, Access: sandbox.ReadWrite, Mode: 0o1777})
-				}
-				spec.Mounts = append(scratch, spec.Mounts...)
-				spec.Limits.Disk = 4 << 20
-				b, err := e.Prepare(bounded(t), spec)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer b.Remove(bounded(t)) //nolint:errcheck // removed below, where it is looked at
-				p, err := b.Exec(bounded(t), sandbox.Command{Argv: []string{"sh", "-c", "mkdir -p " + at + " && head -c 5000000 /dev/zero >" + at + "/big && sleep 600"}}, sandbox.Stdio{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				select {
-				case <-b.Done():
-				case <-time.After(2 * time.Minute):
-					t.Error("it goes on")
-				}
-				if _, err := p.Wait(bounded(t)); err != nil {
-					t.Logf("the command: %v", err)
-				}
-				if why := b.(sandbox.Ender).Why(bounded(t)); why == nil || !strings.HasSuffix(why.Error(), "and the disk limit is 4194304") {
-					t.Errorf("it ended because %v", why)
-				}
-				if err := b.Remove(bounded(t)); err != nil {
-					t.Error(err)
-				}
-				w.clean(t, e, spec)
-			})
-		}
+	for generation, at := range map[string]string{gatewaytest.V00: "/var/tmp", gatewaytest.V01: "/home/user/deep/down"} {
+		t.Run(generation+at, func(t *testing.T) {
+			w := newWorld(t, gatewaytest.Options{Generation: generation})
+			e, spec := w.new(t), plainSpec(t, "fills")
+			var scratch []sandbox.Mount // the repository lies below /tmp
+			for _, dir := range []string{"/tmp", "/var/tmp", "/home/user"} {
+				scratch = append(scratch, sandbox.Mount{Kind: sandbox.Scratch, Target: dir, Access: sandbox.ReadWrite, Mode: 0o1777})
+			}
+			spec.Mounts = append(scratch, spec.Mounts...)
+			spec.Limits.Disk = 4 << 20
+			b, err := e.Prepare(bounded(t), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Remove(bounded(t)) //nolint:errcheck // removed below, where it is looked at
+			p, err := b.Exec(bounded(t), sandbox.Command{Argv: []string{"sh", "-c", "mkdir -p " + at + " && head -c 5000000 /dev/zero >" + at + "/big && sleep 600"}}, sandbox.Stdio{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-b.Done():
+			case <-time.After(2 * time.Minute):
+				t.Error("it goes on")
+			}
+			if _, err := p.Wait(bounded(t)); err != nil {
+				t.Logf("the command: %v", err)
+			}
+			if why := b.(sandbox.Ender).Why(bounded(t)); why == nil || !strings.HasSuffix(why.Error(), "and the disk limit is 4194304") {
+				t.Errorf("it ended because %v", why)
+			}
+			if err := b.Remove(bounded(t)); err != nil {
+				t.Error(err)
+			}
+			w.clean(t, e, spec)
+		})
 	}
 }
 
