@@ -362,7 +362,9 @@ func (b *box) container(ctx context.Context) (daemon.Container, error) {
 	defer beat.Stop()
 	for {
 		found, err := b.e.o.Docker.Containers(ctx, map[string]string{product.LabelID: b.ref.ID})
-		if err != nil {
+		// Docker does not answer about a container while it starts it, which on a
+		// busy machine takes longer than an answer may.
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 			return daemon.Container{}, err
 		}
 		for _, c := range found {
