@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/internal/plan"
@@ -29,14 +29,14 @@ func newSignIn(p Process) *cobra.Command {
 // not for people: their tool renews by itself.
 func newSignInRenew(p Process) *cobra.Command {
 	return &cobra.Command{
-		Use: "renew TOOL SERVICE FILE", Short: "renew a sign-in in the tool's own file, where that is due", Args: exactly("a tool", "a service", "a file"), Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Use: "renew", Short: "renew the sign-in that stdin names, where that is due", Args: noArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := outside(p); err != nil {
 				return err
 			}
 			// What has begun is brought to its end; it takes half a minute at most.
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-			err := renewSignIn(cmd.Context(), args[0], args[1], args[2])
+			err := node.RenewSignIn(cmd.Context(), p.Stdin)
 			if err != nil {
 				f := fault.As(err)
 				fmt.Fprintf(p.Stdout, "%s\n%s\n", f.Error(), f.Hint)
@@ -44,20 +44,6 @@ func newSignInRenew(p Process) *cobra.Command {
 			return err
 		},
 	}
-}
-
-func renewSignIn(ctx context.Context, tool, service, file string) error {
-	for _, t := range signin.Named(signin.Builtin(), tool) {
-		if t.Service == service {
-			r := signin.Refresher{Client: &http.Client{}, Now: time.Now}
-			s, err := r.Refresh(ctx, t, file, node.RenewalDue)
-			if s != nil {
-				s.Wipe()
-			}
-			return err
-		}
-	}
-	return fault.Usage("there is no sign-in of %s to %s", tool, service)
 }
 
 func newSignInStatus(p Process) *cobra.Command {
@@ -124,7 +110,11 @@ const stateFound = "found"
 // signInPlaces is what the node must know of the caller's variables to find
 // their sign-ins. No token is among it.
 func signInPlaces(p Process) (out api.SignInPlaces) {
-	names := signin.PlaceVariables(signin.Builtin())
+	known := signin.Builtin()
+	if paths, err := config.FindPaths(p.Getenv, p.UID); err == nil {
+		known = toolDirs(p, paths).SignIns()
+	}
+	names := signin.PlaceVariables(known)
 	for _, kv := range p.Environ() {
 		if name, _, ok := strings.Cut(kv, "="); ok && slices.Contains(names, name) {
 			out.Variables = append(out.Variables, kv)

@@ -29,6 +29,9 @@ func (e *http1) send(x *exchange, r *http.Request) {
 	if err == nil {
 		err = e.check(x, r, a)
 	}
+	if err == nil && e.serving.rejected(e.ctx, x, a.status) {
+		err = errRejected
+	}
 	switch {
 	case err != nil:
 		e.drop()

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 // denialText is what a denied program, and the agent that reads its output,
@@ -42,7 +43,10 @@ func denialTextFor(v Verdict, question string) string {
 	}
 	fmt.Fprintf(&b, "  id       %s\n\n", v.ID)
 	if v.Misused != "" {
-		fmt.Fprintf(&b, "A key is meant for one service only. Do not send it elsewhere. The person you work for can look at\n  mojoup-node secret list\nand say with `mojoup-node secret set` where it may go.\n")
+		fmt.Fprintf(&b, "A key is meant for one service only. Do not send it elsewhere. The person you work for can look at\n  %s\n", secrets.ListedBy(v.Misused))
+		if !strings.HasPrefix(v.Misused, secrets.SignIn) {
+			fmt.Fprintf(&b, "and say with `mojoup-node secret set` where it may go.\n")
+		}
 		return b.String()
 	}
 	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question, document(v))

@@ -249,7 +249,7 @@ func (s *serving) newForward() *httputil.ReverseProxy {
 		Transport:      roundTrip(s.roundTrip),
 		FlushInterval:  -1, // an event that waits is an event lost
 		BufferPool:     bufferPool{},
-		ModifyResponse: modifyResponse,
+		ModifyResponse: s.modifyResponse,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			s.failed(w, r, exchangeOf(r.Context()), err, r.Context().Err() != nil)
 		},
@@ -335,12 +335,15 @@ func (s *serving) roundTrip(r *http.Request) (*http.Response, error) {
 	return s.transport(x.opened).RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-func modifyResponse(res *http.Response) error {
+func (s *serving) modifyResponse(res *http.Response) error {
 	// The client would try to reach the alternative past this proxy.
 	res.Header.Del("Alt-Svc")
 	x := exchangeOf(res.Request.Context())
 	if x == nil || res.StatusCode == http.StatusSwitchingProtocols {
 		return errSwitched
+	}
+	if s.rejected(res.Request.Context(), x, res.StatusCode) {
+		return errRejected
 	}
 	if _, ok := res.Header["Content-Type"]; !ok {
 		x.w.Header()["Content-Type"] = nil // or net/http would guess one
@@ -362,6 +365,11 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 		return
 	}
 	w.Header().Set("Connection", "close")
+	if errors.Is(err, errRejected) {
+		w.Header().Set("Retry-After", "1")
+		answer(w, http.StatusServiceUnavailable, "mojoup-node: "+err.Error()+": try again\n")
+		return
+	}
 	if e, ok := w.(*http1); ok {
 		if why := e.c.refused.Load(); why != nil {
 			body := s.begin(x.link)

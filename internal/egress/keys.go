@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,6 +32,9 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 	if ring == nil {
 		return policy.Decision{}, true
 	}
+	if s.session.Keeper != nil && x.link.tls && ring.Bound(x.to.host, x.to.port) {
+		s.session.Keeper.Fresh(r.Context())
+	}
 	swap, misuse := ring.Look(lookOf(x, r))
 	if misuse != nil {
 		x.v.misused(misuse)
@@ -44,6 +49,28 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 		return policy.Decision{Layer: policy.LayerNode, Reason: "a key is bound to this host, and what follows an upgrade to anything but WebSocket cannot be read"}, false
 	}
 	return policy.Decision{}, true
+}
+
+// A Keeper knows keys that somebody else renews while the session runs. Its
+// methods are asked from many goroutines.
+type Keeper interface {
+	// Fresh is asked before keys are put into a request. It returns at once
+	// where they are good.
+	Fresh(context.Context)
+	// Rejected is asked where a host has answered 401 to a request in which
+	// these keys stood. It reports whether one of them is another by now.
+	Rejected(ctx context.Context, names []string, host, path string) bool
+}
+
+// errRejected says that a host did not take a key of which there is another by
+// now. Programs that know nothing of the one that they have give up at a 401,
+// and try again where a host is not available.
+var errRejected = errors.New("the host did not take a token that has been renewed since")
+
+// rejected reports whether an answer is such a 401.
+func (s *serving) rejected(ctx context.Context, x *exchange, status int) bool {
+	return status == http.StatusUnauthorized && s.session.Keeper != nil && len(x.swap.Names()) > 0 &&
+		s.session.Keeper.Rejected(ctx, x.swap.Names(), x.to.host, x.path)
 }
 
 func lookOf(x *exchange, r *http.Request) secrets.Request {

@@ -167,6 +167,8 @@ type Session struct {
 	// they are bound to; their stand-ins are swapped there and refused anywhere
 	// else that requests are read, and what such a host says is masked.
 	Keys *secrets.Ring
+	// Keeper, if set, keeps keys of the ring fresh.
+	Keeper Keeper
 	// Answers, if set, answers some requests in a host's place.
 	Answers Answers
 	// Record takes every verdict, from many goroutines and before the request

@@ -245,7 +245,7 @@ func (l *life) serveWayOut(ctx context.Context, p prepared, box sandbox.Sandbox)
 	}
 	done.Go(func() {
 		err := l.n.proxy.Serve(serving, ln, egress.Session{
-			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Keys: l.keys.ring, Answers: l.answers(), Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
+			ID: string(l.id), Judge: func() egress.Judge { return p.policy }, CA: p.authority, Keys: l.keys.ring, Keeper: l.keeper(), Answers: l.answers(), Record: func(v egress.Verdict) { l.verdict(v); l.diary.tell() },
 			Closed: l.wayClosed, Failed: l.failed, WhoAsked: whoAsked(ln),
 			Forward: func(ctx context.Context, moves []egress.Move) []error { return l.forward(ctx, p.repository.Top, moves) },
 		})

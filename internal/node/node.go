@@ -73,11 +73,11 @@ type Options struct {
 	// Boot names the start of the machine; empty means the kernel's own name
 	// for it. What an earlier one's sessions had running is not looked for.
 	Boot string
-	// Tools are those whose sign-ins are known; nil means [signin.Builtin].
+	// Tools are those whose sign-ins are known; nil means what the profiles say,
+	// the person's own among them.
 	Tools []signin.Tool
-	// Renew renews the sign-in at path where it is due; nil means in a process
-	// of its own.
-	Renew func(ctx context.Context, tool signin.Tool, path string) error
+	// Renew renews a sign-in where it is due; nil means in a process of its own.
+	Renew func(context.Context, Renewal) error
 	// Observe, if not nil, is told each step of each session and of the repair,
 	// see [sandbox.Observe].
 	Observe func(step string)
@@ -151,9 +151,6 @@ func New(o Options) (*Node, error) {
 		return nil, errors.New("BUG: node without settings, checks or engines")
 	}
 	o.Times, o.Boot = o.Times.orDefault(), cmp.Or(o.Boot, bootID())
-	if o.Tools == nil {
-		o.Tools = signin.Builtin()
-	}
 	if o.Renew == nil {
 		o.Renew = renewByProcess
 	}
@@ -202,6 +199,7 @@ func (n *Node) Serve(ctx context.Context) error {
 	defer n.takeLeave(context.WithoutCancel(ctx))
 	defer n.guards.Close()
 	defer n.page.close()
+	defer n.renewals.running.Wait() // half a minute at most
 	if err := n.repair(ctx); err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (n *Node) look(home, directory, repository string) (repo.Repository, error)
 // by a link or a variable: whatever the mode, the session could read it and end
 // it.
 func (l *life) apartFromSignIns(r repo.Repository, home string) error {
-	files := signin.Files(l.n.o.Tools, l.n.signInWorld(home, l.req.SignIns))
+	files := signin.Files(l.n.signInTools(home), l.n.signInWorld(home, l.req.SignIns))
 	return repo.Places{SignIns: files}.Allow(r)
 }
 

@@ -2,15 +2,18 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -24,13 +27,52 @@ const renewBefore = 10 * time.Minute
 // renewAgain is how long a renewal that failed is not tried again.
 const renewAgain = time.Minute
 
-// RenewalDue reports whether a sign-in is to be renewed now.
-func RenewalDue(s *signin.SignIn) bool { return s.Left(time.Now()) < renewBefore }
+// rejectedAgain is how long a sign-in is not renewed again because a host did
+// not take its token: a host may mean something else by that, and a session may
+// make it say so.
+const rejectedAgain = 10 * time.Minute
+
+// renewalDue reports whether a sign-in is to be renewed now.
+func renewalDue(s *signin.SignIn) bool { return s.Left(time.Now()) < renewBefore }
+
+// A Renewal is one sign-in that is to be renewed where its tool keeps it.
+type Renewal struct {
+	Tool signin.Tool
+	Path string
+	// Rejected is the mark of an access token that a host does not take, so that
+	// it is renewed though it has not expired; see [signin.SignIn.Mark].
+	Rejected string
+}
+
+// Renew renews where that is due by the time that it can.
+func (r Renewal) Renew(ctx context.Context) error {
+	refresher := signin.Refresher{Client: &http.Client{}, Now: time.Now}
+	s, err := refresher.Refresh(ctx, r.Tool, r.Path, r.due)
+	if s != nil {
+		s.Wipe()
+	}
+	return err
+}
+
+func (r Renewal) due(s *signin.SignIn) bool {
+	return renewalDue(s) || r.Rejected != "" && s.Mark() == r.Rejected
+}
+
+// RenewSignIn is what the process does that a node starts to renew a sign-in:
+// it reads a [Renewal] and carries it out.
+func RenewSignIn(ctx context.Context, from io.Reader) error {
+	var r Renewal
+	if err := json.NewDecoder(from).Decode(&r); err != nil {
+		return fmt.Errorf("a node starts this, and says what is to be renewed: %w", err)
+	}
+	return r.Renew(ctx)
+}
 
 // renewals has sign-ins renewed, each by one process at a time.
 type renewals struct {
-	mu  sync.Mutex // guards all
-	now map[string]*renewal
+	running sync.WaitGroup
+	mu      sync.Mutex // guards all
+	now     map[string]*renewal
 }
 
 // renewal is one that runs, or the last one of a file.
@@ -38,28 +80,43 @@ type renewal struct {
 	over  chan struct{} // closed when err is set
 	err   error
 	until time.Time // not again before, where it failed
+	// rejected is until when no other is renewed because a host did not take it.
+	rejected time.Time
 }
 
-// renew has the sign-in at path renewed where it is due. Who comes while it
+// renew has the sign-in at the path renewed where it is due. Who comes while it
 // runs waits for the same.
-func (n *Node) renew(ctx context.Context, tool signin.Tool, path string) error {
+func (n *Node) renew(ctx context.Context, what Renewal) error {
 	n.renewals.mu.Lock()
-	r := n.renewals.now[path]
-	if r == nil || r.done() && !time.Now().Before(r.until) {
+	before := n.renewals.now[what.Path]
+	r := before
+	now := time.Now()
+	switch {
+	case before == nil || before.done() && !now.Before(before.until):
 		r = &renewal{over: make(chan struct{})}
+		if before != nil {
+			r.rejected = before.rejected
+		}
+		if what.Rejected != "" && now.Before(r.rejected) {
+			n.renewals.mu.Unlock()
+			return errors.New("it was renewed a moment ago, for the same reason")
+		}
+		if what.Rejected != "" {
+			r.rejected = now.Add(rejectedAgain)
+		}
 		if n.renewals.now == nil {
 			n.renewals.now = map[string]*renewal{}
 		}
-		n.renewals.now[path] = r
+		n.renewals.now[what.Path] = r
 		// Whoever asked may leave; what has begun is brought to its end.
-		go func() {
-			r.err = n.o.Renew(context.WithoutCancel(ctx), tool, path)
+		n.renewals.running.Go(func() {
+			r.err = n.o.Renew(context.WithoutCancel(ctx), what)
 			if r.err != nil {
 				r.until = time.Now().Add(renewAgain)
-				n.log.Warn("renewing a sign-in", "tool", tool.Name, "err", r.err)
+				n.log.Warn("renewing a sign-in", "tool", what.Tool.Name, "err", r.err)
 			}
 			close(r.over)
-		}()
+		})
 	}
 	n.renewals.mu.Unlock()
 	select {
@@ -85,7 +142,7 @@ func (r *renewal) done() bool {
 func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared) {
 	tick := time.NewTicker(l.n.o.Times.Keys)
 	defer tick.Stop()
-	seen, said := map[*lent]fs.FileInfo{}, map[*lent]string{}
+	said := map[*lent]string{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,7 +153,13 @@ func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared)
 			if one.path == "" || one.mode == signin.Copy {
 				continue
 			}
-			err := l.followOne(ctx, box, p, one, seen)
+			var failed error
+			if was := one.now(); was.Renews && renewalDue(was) {
+				failed = one.renews(ctx, "")
+			}
+			err := errors.Join(failed, l.takeOver(ctx, one, func(all []signin.Staged, i int) error {
+				return l.inSandbox(ctx, box, putScript(variableOf(p.spec.Env, "HOME"), all[i]))
+			}))
 			if err != nil && ctx.Err() == nil && said[one] != err.Error() {
 				said[one] = err.Error()
 				l.diary.note(api.EventNotice, fmt.Sprintf("the sign-in of %s stays what it was: %v", one.tool.Title, err))
@@ -105,38 +168,43 @@ func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared)
 	}
 }
 
-// followOne looks at one of them once.
-func (l *life) followOne(ctx context.Context, box sandbox.Sandbox, p prepared, one *lent, seen map[*lent]fs.FileInfo) error {
-	var failed error
-	if was := one.now(); was.Renews && RenewalDue(was) {
-		failed = one.renews(ctx)
-	}
+// takeOver takes over what stands in the person's file, where that has changed.
+// push puts it into the sandbox, where it has to be there.
+func (l *life) takeOver(ctx context.Context, one *lent, push func([]signin.Staged, int) error) error {
+	one.following.Lock()
+	defer one.following.Unlock()
 	info, err := os.Stat(one.path)
 	if err != nil {
-		return errors.Join(failed, err)
+		return err
 	}
-	if before := seen[one]; before != nil && os.SameFile(before, info) && before.ModTime().Equal(info.ModTime()) && before.Size() == info.Size() {
-		return failed
+	if !one.changed(info) {
+		return nil
 	}
 	fresh, err := one.tool.At(one.path)
 	if err != nil {
-		return errors.Join(failed, err) // half written, perhaps: it is looked at again
+		return err // half written, perhaps: it is looked at again
 	}
-	seen[one] = info
 	was := one.now()
 	switch {
 	case fresh.Access().Equal(was.Access()):
 		fresh.Wipe()
-		return failed
 	case !fresh.Same(was):
 		fresh.Wipe()
-		return errors.New("another account is signed in on the host now")
+		err = errors.New("another account is signed in on the host now")
+	case one.mode != signin.StandIn && (push == nil || l.inside.Load() == nil):
+		fresh.Wipe()
+		return nil // nothing runs there yet, or any more: it is looked at again
+	default:
+		if err = l.handOver(one, fresh, push); err != nil {
+			return err
+		}
 	}
-	return l.handOver(ctx, box, p, one, fresh)
+	one.seen.Store(&info)
+	return err
 }
 
 // handOver gives a session the new token.
-func (l *life) handOver(ctx context.Context, box sandbox.Sandbox, p prepared, one *lent, fresh *signin.SignIn) error {
+func (l *life) handOver(one *lent, fresh *signin.SignIn, push func([]signin.Staged, int) error) error {
 	one.mu.Lock()
 	was := one.found
 	one.found = fresh
@@ -150,10 +218,80 @@ func (l *life) handOver(ctx context.Context, box sandbox.Sandbox, p prepared, on
 		return err
 	}
 	i := slices.IndexFunc(all, func(s signin.Staged) bool { return s.Target == one.tool.Target && s.Target != "" })
-	if i < 0 || l.inside.Load() == nil {
-		return nil // a variable, or nothing runs there any more
+	if i < 0 {
+		return nil // a variable
 	}
-	return l.inSandbox(ctx, box, putScript(variableOf(p.spec.Env, "HOME"), all[i]))
+	return push(all, i)
+}
+
+// A keeper keeps the tokens behind a session's stand-ins fresh, see
+// [egress.Keeper].
+type keeper struct{ *life }
+
+// keeper is the session's, or nil where it has no such sign-in.
+func (l *life) keeper() egress.Keeper {
+	if !slices.ContainsFunc(l.lent, (*lent).behindStandIn) {
+		return nil
+	}
+	return keeper{l}
+}
+
+// behindStandIn reports whether the token may change behind a stand-in.
+func (o *lent) behindStandIn() bool { return o.mode == signin.StandIn && o.path != "" }
+
+// Fresh implements [egress.Keeper]: what the tool outside, or another node, has
+// renewed goes out at once, since its old token may be dead; and one that
+// expired while the machine slept is renewed first.
+func (k keeper) Fresh(ctx context.Context) {
+	for _, one := range k.lent {
+		if !one.behindStandIn() {
+			continue
+		}
+		if was := one.now(); was.Renews && was.Left(time.Now()) <= 0 {
+			_ = one.renews(ctx, "") // the next look tells people
+		}
+		if info, err := os.Stat(one.path); err == nil && one.changed(info) {
+			_ = k.takeOver(ctx, one, nil) // as above
+		}
+	}
+}
+
+// Rejected implements [egress.Keeper].
+func (k keeper) Rejected(ctx context.Context, names []string, host, path string) bool {
+	for _, one := range k.lent {
+		if !one.behindStandIn() || !slices.Contains(names, signInKey(one.tool)) {
+			continue
+		}
+		was := one.now().Mark()
+		k.Fresh(ctx)
+		if one.now().Mark() != was {
+			return true
+		}
+		if at := host + path; one.now().Renews && !one.forgive(at) {
+			_ = one.renews(ctx, was) // as above
+			k.Fresh(ctx)
+			if one.now().Mark() != was {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxForgiven is how many places are remembered that answer 401 whatever the
+// token is.
+const maxForgiven = 64
+
+// forgive reports whether a place has answered 401 before, to another token or
+// to this one: it then means something else by it.
+func (o *lent) forgive(at string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if slices.Contains(o.forgiven, at) || len(o.forgiven) >= maxForgiven {
+		return true
+	}
+	o.forgiven = append(o.forgiven, at)
+	return false
 }
 
 // A renewalError is what the process that renews has said.

@@ -2,12 +2,8 @@
 
 package node
 
-import (
-	"context"
+import "context"
 
-	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
-)
-
-func renewByProcess(context.Context, signin.Tool, string) error {
+func renewByProcess(context.Context, Renewal) error {
 	return RenewalSaid("sign-ins cannot be renewed on this system")
 }

@@ -123,13 +123,22 @@ func (o *lent) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 64<<10))
-	err := o.renews(r.Context())
-	fresh, ferr := o.tool.At(o.path)
-	if err != nil || ferr != nil || !fresh.Same(o.now()) || fresh.Left(time.Now()) <= 0 {
+	fresh, err := o.tool.At(o.path)
+	if err == nil && renewalDue(fresh) {
+		fresh.Wipe()
+		if err = o.renews(r.Context(), ""); err == nil {
+			fresh, err = o.tool.At(o.path)
+		}
+	}
+	if err != nil {
 		unavailable(w, r)
 		return
 	}
 	defer fresh.Wipe()
+	if !fresh.Same(o.now()) || fresh.Left(time.Now()) <= 0 {
+		unavailable(w, r)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(fresh.Granted(time.Now()))
 }

@@ -3,14 +3,18 @@ package node
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/tools"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
@@ -27,19 +31,25 @@ func (n *Node) SignIns(ctx context.Context, c console.Caller, req api.SignInsReq
 	if err := n.mayAsk(c); err != nil {
 		return out, err
 	}
-	w := n.signInWorld(n.home(req.Env), req.SignIns)
-	for _, tool := range n.o.Tools {
-		if one, tell := n.signInShown(ctx, tool, w); tell || n.firstOf(tool) {
+	home := n.home(req.Env)
+	w, before := n.signInWorld(home, req.SignIns), ""
+	for _, tool := range n.signInTools(home) {
+		// The first of a tool is shown always, its others where there are any.
+		if one, there := n.signInShown(ctx, tool, w); there || tool.Name != before {
 			out.SignIns = append(out.SignIns, one)
 		}
+		before = tool.Name
 	}
 	return out, nil
 }
 
-// firstOf reports whether that is the first sign-in that a tool has; its others
-// are shown only where there are any.
-func (n *Node) firstOf(t signin.Tool) bool {
-	return signin.Named(n.o.Tools, t.Name)[0].Service == t.Service
+// signInTools are the sign-ins that the profiles know of, a person's own
+// profiles among them.
+func (n *Node) signInTools(home string) []signin.Tool {
+	if n.o.Tools != nil {
+		return n.o.Tools
+	}
+	return tools.Dirs(n.o.Paths.Tools(home)).SignIns()
 }
 
 // signInShown is one sign-in, for people, and whether there is one.
@@ -72,9 +82,9 @@ func (n *Node) signInMode(tool signin.Tool) signin.Mode {
 
 // signInWorld is where the tools of a person find themselves.
 func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
-	vars := map[string]string{}
+	vars, names := map[string]string{}, signin.PlaceVariables(n.signInTools(home))
 	for _, kv := range places.Variables {
-		if name, v, ok := strings.Cut(kv, "="); ok && slices.Contains(signin.PlaceVariables(n.o.Tools), name) {
+		if name, v, ok := strings.Cut(kv, "="); ok && slices.Contains(names, name) {
 			vars[name] = v
 		}
 	}
@@ -101,10 +111,28 @@ type lent struct {
 	path string // of the person's file, or ""
 	// standIn is what the session has of the token in mode standin.
 	standIn string
-	renews  func(context.Context) error // has it renewed where the tool keeps it
+	// renews has it renewed where the tool keeps it, where that is due, or where
+	// its token has the mark of one that a host did not take.
+	renews func(ctx context.Context, rejected string) error
 
-	mu    sync.Mutex // guards found
-	found *signin.SignIn
+	following sync.Mutex                  // is held while its file is looked at
+	seen      atomic.Pointer[fs.FileInfo] // of the file, when it was last taken over
+
+	mu sync.Mutex
+	// mu guards found, and forgiven: places that answer 401 to any token.
+	found    *signin.SignIn
+	forgiven []string
+}
+
+// changed reports whether the file is another than the one that was last taken
+// over.
+func (o *lent) changed(now fs.FileInfo) bool {
+	p := o.seen.Load()
+	if p == nil {
+		return true
+	}
+	before := *p
+	return !os.SameFile(before, now) || !before.ModTime().Equal(now.ModTime()) || before.Size() != now.Size()
 }
 
 func (o *lent) now() *signin.SignIn {
@@ -172,7 +200,7 @@ func (l *life) giveSignIns(ctx context.Context, p *prepared, given []string) (en
 // signInNames are the tools whose sign-in is asked for.
 func (l *life) signInNames(p *prepared) []string {
 	names := slices.Clone(p.policy.SignIns)
-	if len(signin.Named(l.n.o.Tools, l.req.Tool)) > 0 && !policyWants(p.policy, l.req.Tool) {
+	if len(signin.Named(l.n.signInTools(l.n.home(l.req.Env)), l.req.Tool)) > 0 && !policyWants(p.policy, l.req.Tool) {
 		names = append(names, l.req.Tool)
 	}
 	return names
@@ -185,17 +213,18 @@ func policyWants(e *policy.Effective, tool string) bool {
 // findSignIns are those of one tool, in the mode of the settings: none where
 // that is off, or a key takes their place.
 func (l *life) findSignIns(ctx context.Context, p *prepared, name string, given []string) (out []*lent, err error) {
-	tools := signin.Named(l.n.o.Tools, name)
-	if len(tools) == 0 {
+	home := l.n.home(l.req.Env)
+	named := signin.Named(l.n.signInTools(home), name)
+	if len(named) == 0 {
 		return nil, fault.CannotRun("the policy asks for the sign-in of %s, which this program does not know", name)
 	}
-	mode := l.n.signInMode(tools[0])
-	if mode == signin.Off || !policyWants(p.policy, name) && hasKey(name, slices.Concat(l.req.Env, given)) {
+	mode := l.n.signInMode(named[0])
+	if mode == signin.Off || !policyWants(p.policy, name) && l.hasKey(name, slices.Concat(l.req.Env, given)) {
 		return nil, nil
 	}
-	w := l.n.signInWorld(l.n.home(l.req.Env), l.req.SignIns)
+	w := l.n.signInWorld(home, l.req.SignIns)
 	var none error
-	for _, tool := range tools {
+	for _, tool := range named {
 		one, err := l.findSignIn(ctx, tool, w, mode)
 		switch {
 		case err == nil && !slices.ContainsFunc(out, func(o *lent) bool { return o.tool.Variable != "" && o.tool.Variable == one.tool.Variable }):
@@ -217,7 +246,7 @@ func (l *life) findSignIns(ctx context.Context, p *prepared, name string, given 
 // findSignIn finds one, which is renewed first where it is about to expire.
 func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World, mode signin.Mode) (*lent, error) {
 	s, err := tool.Find(ctx, w)
-	if err == nil && s.Renews && s.Path != "" && RenewalDue(s) {
+	if err == nil && s.Renews && s.Path != "" && renewalDue(s) {
 		s, err = l.renewedFirst(ctx, tool, w, s)
 	}
 	if err != nil {
@@ -236,7 +265,7 @@ func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World,
 // renewedFirst is the sign-in after a renewal, or as it was where that cannot
 // be had and it still holds.
 func (l *life) renewedFirst(ctx context.Context, tool signin.Tool, w signin.World, s *signin.SignIn) (*signin.SignIn, error) {
-	if err := l.n.renew(ctx, tool, s.Path); err != nil {
+	if err := l.n.renew(ctx, Renewal{Tool: tool, Path: s.Path}); err != nil {
 		if s.Left(time.Now()) > 0 {
 			l.client.Notice(fmt.Sprintf("the sign-in of %s expires soon: %v", tool.Title, err))
 			return s, nil
@@ -250,9 +279,9 @@ func (l *life) renewedFirst(ctx context.Context, tool signin.Tool, w signin.Worl
 
 // hasKey reports whether the session has a key that the tool prefers to its
 // sign-in.
-func hasKey(tool string, env []string) bool {
-	p := profile.Find(tool)
-	return p != nil && p.Choose == "first" && slices.ContainsFunc(p.Keys, func(k profile.Key) bool { return variableOf(env, k.Name) != "" })
+func (l *life) hasKey(tool string, env []string) bool {
+	p, err := tools.Dirs(l.n.o.Paths.Tools(l.n.home(l.req.Env))).Find(tool)
+	return err == nil && p.Choose == "first" && slices.ContainsFunc(p.Keys, func(k profile.Key) bool { return variableOf(env, k.Name) != "" })
 }
 
 func variableOf(env []string, name string) string {
@@ -267,7 +296,9 @@ func variableOf(env []string, name string) string {
 // lend makes what the session gets.
 func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
 	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Path}
-	one.renews = func(ctx context.Context) error { return l.n.renew(ctx, s.Tool, s.Path) }
+	one.renews = func(ctx context.Context, rejected string) error {
+		return l.n.renew(ctx, Renewal{one.tool, one.path, rejected})
+	}
 	if mode == signin.StandIn {
 		one.standIn, err = l.keys.ring.Add(secrets.Secret{
 			Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true, Binding: s.Tool.Binding,
@@ -281,7 +312,7 @@ func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
 
 // signInKey names a sign-in among the session's keys. No secret of a policy can
 // have that name.
-func signInKey(t signin.Tool) string { return "sign-in " + t.Name + " " + t.Service }
+func signInKey(t signin.Tool) string { return secrets.SignIn + t.Name + " " + t.Service }
 
 // aboutLent is what people should know of sign-ins that go inside.
 func aboutLent(e *policy.Effective, some []*lent) (lines []string) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,11 +73,11 @@ func (s *signedIn) serve(t *testing.T, w world, mode signin.Mode) *running {
 	}
 	o := w.options(t, nativeEngine(t))
 	o.Tools, o.Times = []signin.Tool{s.tool}, Times{Keys: 10 * time.Millisecond}
-	o.Renew = func(ctx context.Context, _ signin.Tool, path string) error {
-		if path != s.file {
-			return fmt.Errorf("renews %s", path)
+	o.Renew = func(ctx context.Context, r Renewal) error {
+		if r.Path != s.file {
+			return fmt.Errorf("renews %s", r.Path)
 		}
-		return s.renew(ctx, RenewalDue)
+		return s.renew(ctx, r.due)
 	}
 	return w.serve(t, o)
 }
@@ -213,7 +215,7 @@ func TestT11_HeldIsAnsweredByTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := &lent{tool: s.tool, mode: signin.Hold, path: s.file, found: found, renews: func(ctx context.Context) error { return s.renew(ctx, RenewalDue) }}
+	one := &lent{tool: s.tool, mode: signin.Hold, path: s.file, found: found, renews: func(ctx context.Context, _ string) error { return s.renew(ctx, renewalDue) }}
 	ask := func(one *lent) (int, string) {
 		w := httptest.NewRecorder()
 		one.token(w, httptest.NewRequest(http.MethodPost, "https://platform.claude.com/v1/oauth/token", strings.NewReader(`{"refresh_token":"node-managed"}`)))
@@ -254,4 +256,123 @@ func TestT11_HeldIsAnsweredByTheNode(t *testing.T) {
 			t.Errorf("%s: %d: %s", name, status, body)
 		}
 	}
+}
+
+// TestT11_TheTokenBehindAStandInIsFresh: what was renewed elsewhere goes out
+// with the next request, one that has expired is renewed first, and one that a
+// host does not take is renewed once, whatever else answers 401.
+func TestT11_TheTokenBehindAStandInIsFresh(t *testing.T) {
+	t.Parallel()
+	s := newSignedIn(t, 8*time.Hour)
+	n := &Node{o: Options{Renew: func(ctx context.Context, r Renewal) error { return s.renew(ctx, r.due) }}, log: slog.New(slog.DiscardHandler)}
+	l := &life{n: n, keys: keys{ring: secrets.NewBook().Open("s")}}
+	one, err := l.lend(s.found(t), signin.StandIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.lent = []*lent{one}
+	k := l.keeper()
+	sent := func() string {
+		h := http.Header{"Authorization": {"Bearer " + one.standIn}}
+		swap, misuse := l.keys.ring.Look(secrets.Request{Host: "api.anthropic.com", Port: 443, TLS: true, Path: "/v1/messages", Header: h})
+		if misuse != nil {
+			t.Fatal(misuse.Reason)
+		}
+		swap.Header(h)
+		return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+	}
+	names := []string{signInKey(s.tool)}
+	good := func(what string, spent int) {
+		t.Helper()
+		k.Fresh(t.Context())
+		if got, _ := s.srv.Counts(); got != spent || sent() != s.token(t) {
+			t.Errorf("%s: spent %d, want %d; the new token goes out: %v", what, got, spent, sent() == s.token(t))
+		}
+	}
+	good("nothing has happened", 0)
+	if err := s.renew(t.Context(), func(*signin.SignIn) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	good("renewed elsewhere", 1)
+	if !k.Rejected(t.Context(), names, "api.anthropic.com", "/v1/messages") {
+		t.Error("a token that is refused is not renewed")
+	}
+	good("refused", 2)
+	for _, path := range []string{"/v1/messages", "/v1/else"} {
+		if k.Rejected(t.Context(), names, "api.anthropic.com", path) {
+			t.Errorf("renewed again for %s", path)
+		}
+	}
+	if k.Rejected(t.Context(), []string{"KEY"}, "api.anthropic.com", "/x") {
+		t.Error("renewed for another key")
+	}
+	good("refused again", 2)
+	one.mu.Lock()
+	one.found.Expires = time.Now().Add(-time.Second)
+	one.mu.Unlock()
+	s.expire(t)
+	good("expired", 3)
+	n.renewals.running.Wait()
+}
+
+// expire has the access token in the file expire a second ago.
+func (s *signedIn) expire(t *testing.T) {
+	t.Helper()
+	content, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = regexp.MustCompile(`"expiresAt":\d+`).ReplaceAll(content, fmt.Appendf(nil, `"expiresAt":%d`, time.Now().Add(-time.Second).UnixMilli()))
+	if err := os.WriteFile(s.file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestT11_AnotherAccountIsNotTakenOver: not even where one of the two does not
+// say whose it is.
+func TestT11_AnotherAccountIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	for _, ids := range [][2]string{{"a b", ""}, {"", "a b"}, {"a b", "a c"}} {
+		if (&signin.SignIn{ID: ids[0]}).Same(&signin.SignIn{ID: ids[1]}) {
+			t.Errorf("%q is taken for %q", ids[0], ids[1])
+		}
+	}
+	if !(&signin.SignIn{}).Same(&signin.SignIn{}) {
+		t.Error("two that say nothing are not the same")
+	}
+}
+
+// TestT11_ARenewalBeforeTheStartIsNotLost: a lease that was staged, and renewed
+// before its sandbox could be reached, is handed over once it can.
+func TestT11_ARenewalBeforeTheStartIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := newSignedIn(t, 8*time.Hour)
+	l := &life{n: &Node{}}
+	one := &lent{tool: s.tool, mode: signin.Lease, path: s.file, found: s.found(t)}
+	l.lent = []*lent{one}
+	if err := s.renew(t.Context(), func(*signin.SignIn) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	var pushed string
+	push := func(all []signin.Staged, i int) error {
+		pushed = string(all[i].Content())
+		return nil
+	}
+	if err := l.takeOver(t.Context(), one, push); err != nil || pushed != "" {
+		t.Fatalf("%v: pushed %q into nothing", err, pushed)
+	}
+	l.inside.Store(&inside{})
+	if err := l.takeOver(t.Context(), one, push); err != nil || !strings.Contains(pushed, s.token(t)) {
+		t.Errorf("%v: pushed %q", err, pushed)
+	}
+}
+
+// found is the sign-in in the file.
+func (s *signedIn) found(t *testing.T) *signin.SignIn {
+	t.Helper()
+	found, err := s.tool.At(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/internal/session"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 const (
@@ -33,7 +34,7 @@ func (t *tally) see(v egress.Verdict) {
 		t.add("allowed and came to nothing: " + strings.TrimSuffix(v.Failure, "."))
 	}
 	if v.Misused != "" {
-		t.add("refused: the stand-in of " + v.Misused + " where its key may not go (`mojoup-node secret list` says where it may)")
+		t.add("refused: the stand-in of " + v.Misused + " where its key may not go (`" + secrets.ListedBy(v.Misused) + "` says where it may)")
 	}
 }
 

@@ -98,6 +98,17 @@ func everybody(t *testing.T, test func(*testing.T, somebody)) {
 	}
 }
 
+// somebodyElse runs a test as an ordinary user where it may, else as whoever
+// runs the test: for what takes long and does not depend on who it is.
+func somebodyElse(t *testing.T, test func(*testing.T, somebody)) {
+	t.Helper()
+	everybody(t, func(t *testing.T, who somebody) {
+		if who.uid != 0 || os.Getuid() != 0 {
+			test(t, who)
+		}
+	})
+}
+
 // A rig is one node of somebody's, in a mount namespace whose names and
 // certificate authorities are the test's.
 type rig struct {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,8 @@ type toolSignIn struct {
 	file string
 	// text is what the tool writes there.
 	text func(access, refresh string, expires time.Time) string
+	// field holds the token there.
+	field string
 	// words choose what the sign-in is for, where the tool asks.
 	words []string
 	// variable takes the token inside, where no file does.
@@ -63,7 +66,7 @@ func chatGPTOf(access, refresh string, expires time.Time) string {
 func toolSignIns() []toolSignIn {
 	return []toolSignIn{
 		{
-			tool: "claude", service: "claude.ai", file: ".claude/.credentials.json", host: "api.anthropic.com", renews: true,
+			tool: "claude", field: "accessToken", service: "claude.ai", file: ".claude/.credentials.json", host: "api.anthropic.com", renews: true,
 			modes: []signin.Mode{signin.StandIn, signin.Lease, signin.Hold, signin.Copy},
 			text: func(access, refresh string, expires time.Time) string {
 				return jsonText(map[string]any{
@@ -73,7 +76,7 @@ func toolSignIns() []toolSignIn {
 			},
 		},
 		{
-			tool: "codex", service: "ChatGPT", file: ".codex/auth.json", words: []string{"-m", "gpt-5.4", "-c", "features.enable_request_compression=false"}, host: "chatgpt.com", renews: true,
+			tool: "codex", field: "access_token", service: "ChatGPT", file: ".codex/auth.json", words: []string{"-m", "gpt-5.4", "-c", "features.enable_request_compression=false"}, host: "chatgpt.com", renews: true,
 			modes: []signin.Mode{signin.StandIn, signin.Lease},
 			text: func(access, refresh string, _ time.Time) string {
 				return jsonText(map[string]any{
@@ -94,7 +97,7 @@ func toolSignIns() []toolSignIn {
 			},
 		},
 		{
-			tool: "opencode", service: "ChatGPT", file: ".local/share/opencode/auth.json", host: "chatgpt.com", renews: true, words: []string{"-m", "openai/gpt-5.4"},
+			tool: "opencode", field: "access", service: "ChatGPT", file: ".local/share/opencode/auth.json", host: "chatgpt.com", renews: true, words: []string{"-m", "openai/gpt-5.4"},
 			modes: []signin.Mode{signin.StandIn, signin.Lease, signin.Copy}, text: chatGPTOf,
 		},
 		{
@@ -108,7 +111,7 @@ func toolSignIns() []toolSignIn {
 			},
 		},
 		{
-			tool: "kilo", service: "ChatGPT", file: ".local/share/kilo/auth.json", host: "chatgpt.com", renews: true, words: []string{"-m", "openai/gpt-5.4"},
+			tool: "kilo", field: "access", service: "ChatGPT", file: ".local/share/kilo/auth.json", host: "chatgpt.com", renews: true, words: []string{"-m", "openai/gpt-5.4"},
 			modes: []signin.Mode{signin.StandIn, signin.Lease, signin.Copy}, text: chatGPTOf,
 		},
 	}
@@ -122,13 +125,14 @@ type signedInRig struct {
 	// tokens is the service that renews, which lets nobody in with a token that
 	// it has replaced.
 	tokens *signintest.Server
+	mode   signin.Mode
 	access string
 	before string // what the person's file held
 }
 
 func newSignedInRig(t *testing.T, who somebody, s toolSignIn, mode signin.Mode, left time.Duration) *signedInRig {
 	t.Helper()
-	x := &signedInRig{of: s, up: &vendors{}, tokens: signintest.Start(t, time.Now, left)}
+	x := &signedInRig{of: s, mode: mode, up: &vendors{}, tokens: signintest.Start(t, time.Now, left)}
 	var refresh string
 	if x.access, refresh = x.tokens.SignIn("me"); !s.renews {
 		x.access = "gho_realtest0123456789abcdefghijklmnop"
@@ -160,15 +164,20 @@ func (x *signedInRig) host() string {
 }
 
 // look is a command that writes down in found.txt where in a session a text
-// is: files of its home, variables of its processes. The text stands in it as
-// numbers, so that the tool's own records of the command do not hold it, and
-// nothing on the way takes it for a key that is said back.
+// is: files of its home, variables of its processes. The tool's own records of
+// the command do not hold it, and nothing on the way takes it for a key that is
+// said back.
 func look(text string) string {
+	return `t=` + hidden(text) + `; { grep -rlaF -- "$t" "$HOME"; cat /proc/[0-9]*/environ | tr '\000' '\n' | grep -aF -- "$t" | cut -d= -f1; } 2>/dev/null >found.txt; echo looked`
+}
+
+// hidden is a text as a shell reads it, and nobody else.
+func hidden(text string) string {
 	numbers := ""
 	for _, b := range []byte(text) {
 		numbers += fmt.Sprintf(`\%03o`, b)
 	}
-	return `t=$(printf '` + numbers + `'); { grep -rlaF -- "$t" "$HOME"; cat /proc/[0-9]*/environ | tr '\000' '\n' | grep -aF -- "$t" | cut -d= -f1; } 2>/dev/null >found.txt; echo looked`
+	return `$(printf '` + numbers + `')`
 }
 
 func (x *signedInRig) found() string {
@@ -221,7 +230,11 @@ func takeSignIns(t *testing.T, which func(toolSignIn) bool) {
 // runs has the tool answer one prompt.
 func (x *signedInRig) runs() result {
 	x.t.Helper()
-	return x.rig.inside(x.up.open(), x.of.words...).as(x.of.tool).asked("say that all is well").succeed()
+	return x.asks().succeed()
+}
+
+func (x *signedInRig) asks() *job {
+	return x.rig.inside(x.up.open(), x.of.words...).as(x.of.tool).asked("say that all is well")
 }
 
 // onlyTheToken fails unless everything that was sent had the token or nothing.
@@ -254,4 +267,117 @@ func (x *signedInRig) inside(mode signin.Mode) {
 	if mode.RealInside() != strings.Contains(found, where) || !mode.RealInside() && found != "" {
 		x.t.Errorf("mode %s: the token was found in %q, want it in %s: %v", mode, found, where, mode.RealInside())
 	}
+}
+
+// TestClaudeGoesOnAfterARenewal is TestToolsGoOnAfterARenewal for the one tool
+// that every run of the tests fetches.
+func TestClaudeGoesOnAfterARenewal(t *testing.T) {
+	kerneltest.Long(t)
+	goOn(t, somebodyElse, func(s toolSignIn) bool { return s.tool == "claude" })
+}
+
+// TestToolsGoOnAfterARenewal has a sign-in renewed while the real tool works:
+// by the node before it expires, by the person's own tool, and because the
+// service takes its token no more, which it says by 401. The old token is dead
+// from that moment on. The tool goes on each time, and the person stays signed
+// in.
+func TestToolsGoOnAfterARenewal(t *testing.T) {
+	wantsTools(t)
+	goOn(t, everybody, func(s toolSignIn) bool { return s.tool != "claude" })
+}
+
+func goOn(t *testing.T, all func(*testing.T, func(*testing.T, somebody)), which func(toolSignIn) bool) {
+	all(t, func(t *testing.T, who somebody) {
+		for _, s := range toolSignIns() {
+			if !which(s) || !s.renews {
+				continue
+			}
+			name := s.tool + " " + s.service + " "
+			t.Run(name+"expired before the start", func(t *testing.T) {
+				x := newSignedInRig(t, who, s, signin.StandIn, -time.Minute)
+				x.mention(x.runs(), wellSaid)
+				x.renewed(1)
+			})
+			for _, mode := range []signin.Mode{signin.StandIn, signin.Lease} {
+				t.Run(name+"by the node, "+string(mode), func(t *testing.T) {
+					// Ten minutes before the end it is renewed: a moment after the start.
+					x := newSignedInRig(t, who, s, mode, 10*time.Minute+5*time.Second)
+					x.mention(x.whileItWorks(func() {
+						x.eventually("the node renews", func() bool { spent, _ := x.tokens.Counts(); return spent == 1 })
+					}), wellSaid)
+					x.renewed(1)
+				})
+			}
+			t.Run(name+"by the person's tool", func(t *testing.T) {
+				x := newSignedInRig(t, who, s, signin.StandIn, 8*time.Hour)
+				res := x.whileItWorks(func() {
+					access, refresh := x.tokens.Renew("me")
+					x.write(filepath.Join("home", s.file), s.text(access, refresh, time.Now().Add(8*time.Hour)), 0o600)
+				})
+				x.mention(res, wellSaid)
+				x.renewed(1)
+			})
+			t.Run(name+"refused by 401", func(t *testing.T) {
+				x := newSignedInRig(t, who, s, signin.StandIn, 8*time.Hour)
+				x.mention(x.whileItWorks(func() { x.tokens.Revoke("me") }), wellSaid)
+				x.renewed(1)
+			})
+		}
+	})
+}
+
+// whileItWorks lets the tool run a command, does something meanwhile, and lets
+// it go on: in a lease when its file has another token.
+func (x *signedInRig) whileItWorks(do func()) result {
+	x.t.Helper()
+	file := "$HOME/" + x.of.file
+	token := `sed -n 's/.*"` + x.of.field + `": *"\([^"]*\)".*/\1/p' "` + file + `" | head -n 1`
+	x.up.command = `t=` + hidden(x.access) + `; touch works; until test -e go; do sleep 0.05; done; ` +
+		`until test "$(` + token + `)" != "$t" -o -e standin; do sleep 0.05; done; echo goes on`
+	if x.mode == signin.StandIn {
+		x.write("repo/standin", "", 0o644)
+	}
+	type ended struct {
+		res result
+		err error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		res, err := x.asks().run()
+		done <- ended{res, err}
+	}()
+	x.eventually("the tool works", func() bool {
+		if len(done) > 0 {
+			return true
+		}
+		_, err := os.Stat(filepath.Join(x.repo, "works"))
+		return err == nil
+	})
+	do()
+	x.write("repo/go", "", 0o644)
+	end := <-done
+	if end.err != nil || end.res.code != 0 {
+		x.t.Errorf("%s ended with %d, %v: %s", x.of.tool, end.res.code, end.err, end.res.all())
+	}
+	return end.res
+}
+
+// renewed fails unless the person's file holds the token that the service takes
+// now, and what else there was in it, after that many renewals.
+func (x *signedInRig) renewed(times int) {
+	x.t.Helper()
+	spent, reused := x.tokens.Counts()
+	if spent != times || reused > 0 || !x.tokens.Alive("me") {
+		x.t.Errorf("a token was spent %d times and %d times again, want %d and 0; signed in: %v", spent, reused, times, x.tokens.Alive("me"))
+	}
+	now := x.host()
+	if !strings.Contains(now, x.token()) || !strings.Contains(now, elsewhere) || strings.Contains(now, x.access) {
+		x.t.Errorf("the person's file, which was %s, is %s, and the service takes %s", x.before, now, x.token())
+	}
+	for _, a := range x.up.requests() {
+		if a.answers && a.token == x.token() && a.status == http.StatusOK {
+			return
+		}
+	}
+	x.t.Errorf("the new token was never sent: %v", x.up.requests())
 }

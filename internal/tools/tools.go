@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
 )
 
@@ -74,11 +76,35 @@ func (d Dirs) List() (out []Tool) {
 	return out
 }
 
+// SignIns are those that the profiles know of. A profile that cannot be used
+// knows of none: whoever runs its tool is told why.
+func (d Dirs) SignIns() (all []signin.Tool) {
+	if len(d.own()) == 0 {
+		return builtinSignIns()
+	}
+	for _, t := range d.List() {
+		if t.Profile != nil {
+			all = append(all, signin.FromProfile(t.Profile)...)
+		}
+	}
+	return all
+}
+
+// builtinSignIns are not changed by anybody, and asked for at every start.
+var builtinSignIns = sync.OnceValue(signin.Builtin)
+
 // names are those of all profiles, without a look into the files.
-func (d Dirs) names() (out []string) {
+func (d Dirs) names() []string {
+	out := d.own()
 	for _, p := range profile.Builtin() {
 		out = append(out, p.Name)
 	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// own are the names of those in the directories.
+func (d Dirs) own() (out []string) {
 	for _, dir := range d {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
@@ -90,7 +116,6 @@ func (d Dirs) names() (out []string) {
 			}
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 

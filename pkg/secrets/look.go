@@ -32,6 +32,18 @@ type Misuse struct {
 	Reason string
 }
 
+// SignIn begins the names of tokens that come from a person's sign-in to a tool.
+// No key that a person sets can be called so.
+const SignIn = "sign-in "
+
+// ListedBy is the command that says where the key of that name may go.
+func ListedBy(name string) string {
+	if strings.HasPrefix(name, SignIn) {
+		return "mojoup-node signin status"
+	}
+	return "mojoup-node secret list"
+}
+
 // A Swap is what a request is sent on with.
 type Swap struct {
 	names  []string // of the secrets

@@ -15,6 +15,8 @@
 package signin
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -114,9 +116,17 @@ func (s *SignIn) Left(now time.Time) time.Duration {
 	return s.Expires.Sub(now.Round(0)) // by the wall clock: tokens know no other
 }
 
-// Same reports whether both are of one account. One that does not say whose it
-// is counts as the same: its place is all that is known.
-func (s *SignIn) Same(o *SignIn) bool { return s.ID == "" || o.ID == "" || s.ID == o.ID }
+// Same reports whether both are of one account. Where neither says whose it is,
+// their place is all that is known.
+func (s *SignIn) Same(o *SignIn) bool { return s.ID == o.ID }
+
+// Mark tells access tokens apart and says nothing else of them.
+func (s *SignIn) Mark() string {
+	b := s.access.RevealForTheWire()
+	defer clear(b)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
 
 // Wipe overwrites the tokens.
 func (s *SignIn) Wipe() {

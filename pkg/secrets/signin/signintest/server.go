@@ -94,6 +94,27 @@ func (s *Server) Access(account string) string {
 	return s.families[account].access
 }
 
+// Renew makes new tokens for an account's, as for its own tool.
+func (s *Server) Renew(account string) (access, refresh string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.families[account]
+	for _, t := range s.tokens {
+		if t.of == f && t.refresh {
+			t.spent = true
+		}
+	}
+	s.spent++
+	return s.pairLocked(f)
+}
+
+// Revoke has an account's access token taken no more, whatever it says itself.
+func (s *Server) Revoke(account string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.families[account].access = ""
+}
+
 // Alive reports whether an account is still signed in.
 func (s *Server) Alive(account string) bool {
 	s.mu.Lock()
