@@ -15,6 +15,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/inlet"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
@@ -158,8 +159,9 @@ func (b *box) remove(ctx context.Context) error {
 			_ = ln.Close()
 		}
 	}
-	if err := b.end(ctx); err != nil {
-		return err
+	ended := b.end(ctx)
+	if ended != nil && !b.outlived(ctx) {
+		return ended
 	}
 	if b.inside != nil {
 		if err := b.inside.Close(ctx); err != nil {
@@ -169,7 +171,7 @@ func (b *box) remove(ctx context.Context) error {
 		b.over.Do(func() { close(b.gone) })
 	}
 	b.owned.Wait()
-	var errs []error
+	errs := []error{ended}
 	if b.stage != nil {
 		errs = append(errs, removeStage(b.stage.dir))
 		sandbox.Reached(ctx, "unstaged")
@@ -180,6 +182,17 @@ func (b *box) remove(ctx context.Context) error {
 		errs = append(errs, b.held.Release(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// outlived reports whether its container was there and is not any more, so that
+// what the gateway still says of it, for minutes where somebody else took the
+// container away, is a record of nothing.
+func (b *box) outlived(ctx context.Context) bool {
+	if b.docker == "" {
+		return false
+	}
+	left, err := b.e.containers(ctx, b.spec.ID)
+	return err == nil && len(left) == 0
 }
 
 // end deletes the sandbox at the gateway and makes sure that no container of
@@ -241,12 +254,17 @@ func (e *Engine) ours(labels map[string]string, id string) bool {
 	return labels[openshell.LabelNode] == e.o.Node && labels[openshell.LabelSession] == id
 }
 
+// containers are those that Docker has of a session.
+func (e *Engine) containers(ctx context.Context, id string) ([]daemon.Container, error) {
+	labels := e.labels(id)
+	labels[product.LabelManagedBy] = product.ManagedBy
+	return e.o.Docker.Containers(ctx, labels)
+}
+
 // noContainer wants that Docker has no container of a session any more, and
 // removes one that the gateway has forgotten.
 func (e *Engine) noContainer(ctx context.Context, id string) error {
-	labels := e.labels(id)
-	labels[product.LabelManagedBy] = product.ManagedBy
-	left, err := e.o.Docker.Containers(ctx, labels)
+	left, err := e.containers(ctx, id)
 	if err != nil {
 		return err
 	}

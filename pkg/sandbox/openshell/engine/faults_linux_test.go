@@ -214,6 +214,33 @@ func TestB59_ContainerRemovedBehindOurBack(t *testing.T) {
 	w.clean(t, e, spec)
 }
 
+// TestB59_RecordOfNothing: a gateway may keep the record of a container that
+// somebody took away. The repository does not wait for it.
+func TestB59_RecordOfNothing(t *testing.T) {
+	kerneltest.Long(t)
+	w := newWorld(t, gatewaytest.Options{})
+	e, spec := w.new(t), plainSpec(t, "record")
+	b, err := e.Prepare(bounded(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.o.Docker.Remove(bounded(t), b.(*box).docker); err != nil {
+		t.Fatal(err)
+	}
+	w.gateway.Stop()
+	if err := b.Remove(bounded(t)); err == nil {
+		t.Error("it is said to be removed, and the gateway may have it still")
+	}
+	if _, err := os.Lstat(spec.Protect[0].Path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still held", spec.Protect[0].Path)
+	}
+	w.gateway.Restart("")
+	if err := b.Remove(bounded(t)); err != nil {
+		t.Errorf("Remove once more: %v", err)
+	}
+	w.clean(t, e, spec)
+}
+
 // TestB59_DeletionRefusedOnce: Docker refuses a gateway what somebody else is just
 // doing, and the gateway refuses us with Docker's words.
 func TestB59_DeletionRefusedOnce(t *testing.T) {
