@@ -61,7 +61,10 @@ func gateway(t *testing.T) enginetest.Place {
 }
 
 // at makes the world of a node whose sessions run at a gateway.
-func (w world) at(t *testing.T, d enginetest.Place) (world, ordinary) {
+func (w world) at(t *testing.T, d interface {
+	Env() []string
+	Getenv(string) string
+}) (world, ordinary) {
 	t.Helper()
 	w.gateway = d.Env()
 	// The session's user is not the one that made the repository.

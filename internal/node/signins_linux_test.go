@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/enginetest"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin/signintest"
@@ -68,10 +71,15 @@ func (s *signedIn) token(t *testing.T) string {
 
 func (s *signedIn) serve(t *testing.T, w world, mode signin.Mode) *running {
 	t.Helper()
+	return s.serveOn(t, w, nativeEngine(t), mode)
+}
+
+func (s *signedIn) serveOn(t *testing.T, w world, e sandbox.Engine, mode signin.Mode) *running {
+	t.Helper()
 	if err := os.WriteFile(w.paths.Config, fmt.Appendf(nil, "[node.signin.mode]\nclaude = %q\n", mode), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := w.options(t, nativeEngine(t))
+	o := w.options(t, e)
 	o.Tools, o.Times = []signin.Tool{s.tool}, Times{Keys: 10 * time.Millisecond}
 	o.Renew = func(ctx context.Context, r Renewal) error {
 		if r.Path != s.file {
@@ -90,7 +98,7 @@ func (s *signedIn) request(script string) api.RunRequest {
 }
 
 // follows waits until its file has changed and shows it then.
-const follows = `f=~/.claude/.credentials.json; cat $f; cp $f ~/old; echo ready; while cmp -s $f ~/old; do sleep 0.05; done; cat $f; stat -c '%a' $f`
+const follows = `f=~/.claude/.credentials.json; cat $f; cp $f ~/old; echo up; while cmp -s $f ~/old; do sleep 0.05; done; cat $f; stat -c '%a' $f`
 
 // TestT11_TheNewTokenReachesSessions: what is renewed on the host is in
 // sessions that lease it, mode 0600, and never a refresh token.
@@ -98,27 +106,47 @@ func TestT11_TheNewTokenReachesSessions(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []signin.Mode{signin.Lease, signin.Hold} {
 		s, w := newSignedIn(t, 8*time.Hour), newWorld(t)
-		r := s.serve(t, w, mode)
-		before := s.token(t)
-		a := w.ask(t, r.client, s.request(follows))
-		a.out.await(t, "ready")
-		if err := s.renew(t.Context(), func(*signin.SignIn) bool { return true }); err != nil {
-			t.Fatal(err)
-		}
-		e, err := a.end(t)
-		if err != nil || e.Code != 0 {
-			t.Fatalf("%s: %+v, %v: %s", mode, e, err, a.out)
-		}
-		out := a.out.String()
-		if !strings.Contains(out, before) || !strings.Contains(out, s.token(t)) || strings.Contains(out, "refresh-of-me") || strings.Contains(out, "FORBIDDEN") || !strings.HasSuffix(out, "600\n") {
-			t.Errorf("%s: %s", mode, out)
-		}
-		if (strings.Contains(out, signin.Held)) != (mode == signin.Hold) {
-			t.Errorf("%s: %s", mode, out)
-		}
-		if !s.srv.Alive("me") {
-			t.Errorf("%s: the host is logged out", mode)
-		}
+		newTokenReaches(t, s, w, nativeEngine(t), mode)
+	}
+}
+
+// TestT11_TheNewTokenReachesContainers: on engine docker it is the same, at
+// gateways of each generation.
+func TestT11_TheNewTokenReachesContainers(t *testing.T) {
+	kerneltest.Long(t)
+	if os.Getuid() != 0 {
+		t.Skip("wanted root, who can speak to Docker and act for another user")
+	}
+	for i, mode := range []signin.Mode{signin.Lease, signin.Hold} {
+		d := enginetest.Start(t, enginetest.Options{Generation: enginetest.Generations[i], Machine: true})
+		s := newSignedIn(t, 8*time.Hour)
+		w, engine := newWorld(t).at(t, d)
+		newTokenReaches(t, s, w, engine, mode)
+	}
+}
+
+func newTokenReaches(t *testing.T, s *signedIn, w world, on sandbox.Engine, mode signin.Mode) {
+	t.Helper()
+	r := s.serveOn(t, w, on, mode)
+	before := s.token(t)
+	a := w.ask(t, r.client, s.request(follows))
+	a.up(t, time.After(enough))
+	if err := s.renew(t.Context(), func(*signin.SignIn) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	e, err := a.end(t)
+	if err != nil || e.Code != 0 {
+		t.Fatalf("%s: %+v, %v: %s", mode, e, err, a.out)
+	}
+	out := a.out.String()
+	if !strings.Contains(out, before) || !strings.Contains(out, s.token(t)) || strings.Contains(out, "refresh-of-me") || strings.Contains(out, "FORBIDDEN") || !strings.HasSuffix(out, "600\n") {
+		t.Errorf("%s: %s", mode, out)
+	}
+	if (strings.Contains(out, signin.Held)) != (mode == signin.Hold) {
+		t.Errorf("%s: %s", mode, out)
+	}
+	if !s.srv.Alive("me") {
+		t.Errorf("%s: the host is logged out", mode)
 	}
 }
 

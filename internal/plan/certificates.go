@@ -27,6 +27,11 @@ func (b *builder) certificates() {
 	}
 	if b.in.Image {
 		b.add(combined(BundlePaths[0]), combined(bundleFile))
+		for _, path := range BundlePaths[1:] { // of another distribution's image
+			m := combined(path)
+			m.Optional = true
+			b.add(m)
+		}
 		return
 	}
 	first := ""

@@ -93,19 +93,56 @@ var javaProxy = func() string {
 // javaWayOut tells each Java that is there inside where the proxy is.
 func (b *builder) javaWayOut() {
 	_, properties := javaFiles(b.in.User.Home)
-	for _, path := range b.in.Host.standing(properties) {
-		if !b.in.Image && b.bound(path) {
-			b.text(path, javaProxy)
-		}
+	for _, path := range b.seen(properties) {
+		b.text(path, javaProxy)
+	}
+	for _, path := range b.imageFiles(javaProperties) {
+		b.add(sandbox.Mount{Kind: sandbox.Text, Target: path, Content: []byte(javaProxy), Optional: true})
 	}
 }
+
+// seen are the files of this machine that fit the patterns and are there inside.
+func (b *builder) seen(patterns []string) []string {
+	return slices.DeleteFunc(b.in.Host.standing(patterns), func(path string) bool {
+		return !b.bound(path) || b.in.Image && underAny(path, imageDirs)
+	})
+}
+
+// imageFiles are where an image may have one of these files of Java: nobody can
+// look into it here, so these are the places of Debian's, Fedora's and of images
+// that are made for Java.
+func (b *builder) imageFiles(names []string) (out []string) {
+	if !b.in.Image {
+		return nil
+	}
+	for _, root := range imageJavas {
+		name := names[0]
+		if strings.Contains(root, "java-8-") || strings.HasSuffix(root, "openjdk-8") {
+			name = names[1]
+		}
+		out = append(out, filepath.Join(root, name))
+	}
+	return out
+}
+
+// imageJavas are where images have their Java.
+var imageJavas = func() []string {
+	out := []string{"/opt/java/openjdk", "/usr/java/default", "/usr/lib/jvm/default-java", "/usr/lib/jvm/java", "/usr/lib/jvm/jre"}
+	for _, version := range []string{"8", "11", "17", "21", "25"} {
+		out = append(out, "/usr/local/openjdk-"+version)
+		for _, arch := range []string{"amd64", "arm64"} {
+			out = append(out, "/usr/lib/jvm/java-"+version+"-openjdk-"+arch, "/usr/lib/jvm/temurin-"+version+"-jdk-"+arch)
+		}
+	}
+	return out
+}()
 
 // javaTrust gives each Java that is there inside a store with the session's
 // authority.
 func (b *builder) javaTrust(joined []byte) {
 	patterns, _ := javaFiles(b.in.User.Home)
-	stores := slices.DeleteFunc(b.in.Host.standing(patterns), func(path string) bool { return b.in.Image || !b.bound(path) })
-	if len(stores) == 0 {
+	stores, maybe := b.seen(patterns), b.imageFiles(javaStores)
+	if len(stores)+len(maybe) == 0 {
 		return
 	}
 	store := b.in.Host.Java
@@ -117,8 +154,8 @@ func (b *builder) javaTrust(joined []byte) {
 		return
 	}
 	end := store.end(block.Bytes)
-	for _, path := range stores {
-		b.add(sandbox.Mount{Kind: sandbox.Text, Target: path, Begin: store.begin, Content: end})
+	for i, path := range slices.Concat(stores, maybe) {
+		b.add(sandbox.Mount{Kind: sandbox.Text, Target: path, Begin: store.begin, Content: end, Optional: i >= len(stores)})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -196,6 +197,7 @@ func render(p Plan) string {
 	var b strings.Builder
 	s := p.Spec
 	fmt.Fprintf(&b, "%s as %d:%d %v on %s, in %s, proxy %s, over %s\nlimits %+v\n\n", s.ID, s.Identity.UID, s.Identity.GID, s.Identity.Groups, s.Hostname, p.Dir, s.Proxy, s.WorkDir, s.Limits)
+	last := ""
 	for _, m := range s.Mounts {
 		kind := map[sandbox.MountKind]string{sandbox.Bind: "bind", sandbox.Scratch: "scratch", sandbox.Text: "text", sandbox.Link: "link", sandbox.Seed: "own"}[m.Kind]
 		if m.Access == sandbox.ReadWrite {
@@ -212,9 +214,18 @@ func render(p Plan) string {
 			line += " if there"
 		}
 		fmt.Fprintln(&b, line)
-		for text := range strings.Lines(string(m.Begin) + string(m.Content)) {
-			fmt.Fprint(&b, "             | "+text)
+		content := string(m.Begin) + string(m.Content)
+		switch {
+		case content != "" && content == last:
+			fmt.Fprintln(&b, "             | the same")
+		case !utf8.ValidString(content):
+			fmt.Fprintln(&b, "             | what only programs read")
+		default:
+			for text := range strings.Lines(content) {
+				fmt.Fprint(&b, "             | "+text)
+			}
 		}
+		last = content
 	}
 	fmt.Fprintln(&b)
 	for _, g := range s.Protect {

@@ -3,7 +3,6 @@ package realtest
 import (
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -12,15 +11,23 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/enginetest"
 )
 
+// Gateways of the older generation, of the newer, and all that there are.
+var (
+	older = enginetest.Generations[:1]
+	newer = enginetest.Generations[1:]
+	both  = enginetest.Generations
+)
+
 // dockerSocket is the one of the tests' Docker.
 const dockerSocket = "/var/run/docker.sock"
 
 // everywhere runs a test as [everybody] does, and as an ordinary user whose
-// sessions are containers of a double of a gateway, of each generation.
-func everywhere(t *testing.T, test func(*testing.T, somebody)) {
+// sessions are containers of a double of a gateway, of each of these generations:
+// one is enough where a test takes long and what is below them is the same.
+func everywhere(t *testing.T, test func(*testing.T, somebody), generations ...string) {
 	t.Helper()
 	everybody(t, test)
-	for _, generation := range enginetest.Generations {
+	for _, generation := range generations {
 		t.Run("docker "+generation, func(t *testing.T) { test(t, atGateway(t, generation)) })
 	}
 }
@@ -44,22 +51,19 @@ func (r *rig) onDouble() {
 	st, err := os.Stat(dockerSocket)
 	kerneltest.Require(r.t, "Docker's socket", err)
 	r.groups = strconv.Itoa(int(st.Sys().(*syscall.Stat_t).Gid))
-	var programs []string
-	if r.program != "" {
-		programs = append(programs, r.program)
-	}
-	r.double = enginetest.Start(r.t, enginetest.Options{Generation: r.who.gateway, Machine: true}, programs...)
+	r.double = enginetest.Start(r.t, enginetest.Options{Generation: r.who.gateway, Machine: true, Programs: r.programs})
 	r.write("openshell/openshell", "#!/bin/sh\necho openshell 0.0.111\n", 0o755)
 	r.env = append(r.env,
 		"OPENSHELL_GATEWAY_ENDPOINT="+r.double.Endpoint(), "MOJOUP_NODE_SANDBOX_ENGINE=docker", "MOJOUP_NODE_SANDBOX_IMAGE="+r.double.Image)
 }
 
-// having gives sessions a program: on native in a directory of the person's
-// PATH, on docker in their image.
-func having(file string) rigOption {
+// having gives sessions the programs of a directory: on native by the person's
+// PATH, on docker in their image. Outside they are there as well.
+func having(dir string) rigOption {
 	return func(r *rig) {
-		if r.program = file; r.who.gateway == "" {
-			r.path = append(r.path, filepath.Dir(file))
+		r.programs = dir
+		if r.who.gateway == "" {
+			r.path = append(r.path, dir)
 		}
 	}
 }

@@ -123,11 +123,13 @@ type rig struct {
 	groups string
 	ca     *authority
 	log    string
+	// kill ends the node as nothing should, and waits for its end.
+	kill func()
 	// double is the gateway of engine docker, or nil.
 	double *enginetest.Double
-	// program is a file that sessions find as a program: see [having].
-	program string
-	pid     int // of the node
+	// programs is a directory of programs that sessions have: see [having].
+	programs string
+	pid      int // of the node
 }
 
 // A rigOption changes a rig before its node starts.
@@ -276,7 +278,17 @@ func (r *rig) start(node string) {
 	r.must(errors.Join(said.Close(), log.Close()))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	r.t.Cleanup(func() { r.stop(cmd, ended) })
+	killed := false
+	r.kill = func() {
+		killed = true
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	r.t.Cleanup(func() {
+		if !killed {
+			r.stop(cmd, ended)
+		}
+	})
 	r.must(ready.SetReadDeadline(time.Now().Add(within)))
 	word := make([]byte, 1024)
 	n, err := ready.Read(word)
@@ -376,6 +388,9 @@ func (j *job) run() (result, error) {
 	defer cancel()
 	args := j.r.inNamespace(j.args...)
 	env := append(j.r.environ(), j.env...)
+	if j.r.double != nil && j.r.programs != "" {
+		env = append(env, "PATH="+j.r.programs+":"+systemPath) // outside they are no image's
+	}
 	if j.inside {
 		args = j.sessionArgs()
 		env = j.r.environ()

@@ -306,7 +306,7 @@ func TestT2_CanaryIsNowhereInside(t *testing.T) {
 			}
 			r.must(os.Remove(planted))
 		}
-	})
+	}, both...)
 }
 
 // TestH21_TheNodeIsHidden: another program of the same person reads nothing of
@@ -377,5 +377,5 @@ git ls-remote origin
 		if !passwords[wanted] || len(passwords) > 2 { // and none, the first time
 			t.Errorf("%d passwords arrived", len(passwords))
 		}
-	})
+	}, newer...)
 }

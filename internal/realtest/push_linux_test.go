@@ -176,7 +176,7 @@ func TestD19b_PushesAreJudgedByReference(t *testing.T) {
 		if t.Failed() {
 			t.Logf("%s\n%s", res.stdout, res.stderr)
 		}
-	})
+	}, older...)
 }
 
 // saidOf is what one try said.
@@ -250,7 +250,7 @@ cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'
 		if !f.seen[canaries["ENV_KEY"]] || len(f.seen) > 2 { // and none, the first time
 			t.Errorf("%d passwords arrived", len(f.seen))
 		}
-	})
+	}, both...)
 }
 
 // forgeScript has git believe that a rewritten commit comes after the one that
@@ -287,7 +287,7 @@ curl -sS -u "x:$GIT_TOKEN" -H 'Content-Type: application/x-git-receive-pack-requ
 
 // TestD19b_ForgedHistoryIsNoProof: the session writes the store that git reads.
 func TestD19b_ForgedHistoryIsNoProof(t *testing.T) {
-	everywhere(t, func(t *testing.T, who somebody) {
+	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "curl", "python3")
 		r := newRig(t, who, map[string]string{gitName: "127.0.0.1"})
 		f := newForge(r, "acme/widget.git")

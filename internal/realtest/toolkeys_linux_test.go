@@ -13,7 +13,7 @@ func withVendors(t *testing.T, who somebody, tool string, up *vendors, options .
 		hosts[name] = ip
 	}
 	p := agentTool(t, tool)
-	r := newRig(t, who, hosts, append(options, onPath(fetched(t, p.spec, p.name, p.name, p.below)))...)
+	r := newRig(t, who, hosts, append(options, having(fetched(t, p.spec, p.name, p.name, p.below)))...)
 	r.serve(ip+":443", up, vendorHosts...)
 	return r
 }
@@ -22,7 +22,7 @@ func withVendors(t *testing.T, who somebody, tool string, up *vendors, options .
 // environment holds: it arrives swapped, and the answer comes back.
 func TestToolsTakeTheirKeys(t *testing.T) {
 	wantsTools(t)
-	everybody(t, func(t *testing.T, who somebody) {
+	everywhere(t, func(t *testing.T, who somebody) {
 		for _, c := range []struct {
 			tool, variable, key string
 			words               []string
@@ -48,5 +48,5 @@ func TestToolsTakeTheirKeys(t *testing.T) {
 				}
 			})
 		}
-	})
+	}, both...)
 }

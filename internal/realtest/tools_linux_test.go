@@ -38,11 +38,11 @@ func agentTool(t *testing.T, name string) packaged {
 // it does outside. It fetches some hundred megabytes.
 func TestTools(t *testing.T) {
 	wantsTools(t)
-	everybody(t, func(t *testing.T, who somebody) {
+	everywhere(t, func(t *testing.T, who somebody) {
 		for _, tool := range agentTools() {
 			t.Run(tool.name, func(t *testing.T) {
 				dir := fetched(t, tool.spec, tool.name, tool.name, tool.below)
-				r := newRig(t, who, nil, onPath(dir))
+				r := newRig(t, who, nil, having(dir))
 				want := strings.TrimSpace(r.outside(tool.name, "--version").succeed().stdout)
 				got := strings.TrimSpace(r.inside(`{"version": 1}`, "--version").as(tool.name).succeed().stdout)
 				if want == "" || got != want {
@@ -50,7 +50,7 @@ func TestTools(t *testing.T) {
 				}
 			})
 		}
-	})
+	}, both...)
 }
 
 // wantsTools ends a test here that fetches some hundred megabytes.

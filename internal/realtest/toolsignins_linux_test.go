@@ -205,7 +205,7 @@ func TestToolsTakeTheirSignIns(t *testing.T) {
 }
 
 func takeSignIns(t *testing.T, which func(toolSignIn) bool) {
-	everybody(t, func(t *testing.T, who somebody) {
+	everywhere(t, func(t *testing.T, who somebody) {
 		for _, s := range toolSignIns() {
 			if !which(s) {
 				continue
@@ -224,7 +224,7 @@ func takeSignIns(t *testing.T, which func(toolSignIn) bool) {
 				})
 			}
 		}
-	})
+	}, older...)
 }
 
 // runs has the tool answer one prompt.

@@ -183,13 +183,13 @@ func (c truster) test(t *testing.T, r *rig, k *keyed, url, policy string) {
 // session's certificate for what it is, by the means that are its own.
 func TestClientsTrustTheSession(t *testing.T) {
 	kerneltest.Long(t)
-	everybody(t, func(t *testing.T, who somebody) {
+	everywhere(t, func(t *testing.T, who somebody) {
 		r, k, url, policy := trustRig(t, who)
 		for _, c := range trusters() {
 			t.Run(c.name, func(t *testing.T) { c.test(t, r, k, url, policy) })
 		}
 		t.Run("every java", func(t *testing.T) { everyJava(t, r, url, policy) })
-	})
+	}, older...)
 }
 
 // everyJava asks by each Java of the machine, and has its own tool read the
@@ -223,8 +223,8 @@ func TestToolsTrustTheSession(t *testing.T) {
 		t.Skip("wanted MOJOUP_TEST_TOOLS=1, as make test-tools sets it, found none")
 	}
 	deno := fetched(t, "@deno/linux-"+npmArch()+"-glibc@2.9.6", "deno", "deno", "@deno/linux-"+npmArch()+"-glibc")
-	everybody(t, func(t *testing.T, who somebody) {
-		r, k, url, policy := trustRig(t, who, onPath(deno))
+	everywhere(t, func(t *testing.T, who somebody) {
+		r, k, url, policy := trustRig(t, who, having(deno))
 		for _, c := range []truster{
 			{word: "deno", name: "deno", make: needing(), script: `cat >deno.ts <<'E'
 const r = await fetch(Deno.args[0], { headers: { Authorization: "Bearer " + Deno.env.get("KEY") } })
@@ -236,7 +236,7 @@ DENO_NO_UPDATE_CHECK=1 deno run --no-lock --allow-net --allow-env deno.ts "$1/de
 		} {
 			t.Run(c.name, func(t *testing.T) { c.test(t, r, k, url, policy) })
 		}
-	})
+	}, older...)
 }
 
 // rustClient builds a program that speaks TLS by rustls with the system's

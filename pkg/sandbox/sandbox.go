@@ -232,8 +232,9 @@ type Mount struct {
 	Content []byte      // Text and Seed
 	Mode    os.FileMode // Scratch, Text and Seed; zero means 0755, 0444 and 0600
 	Size    int64       // Scratch: bytes at most; zero means the engine's default
-	// Optional mounts are left out where Source is missing; any other one that
-	// cannot be made fails Prepare.
+	// Optional mounts are left out where Source is missing, and a Text where
+	// an image has nothing at Target, which may be a link there; any other one
+	// that cannot be made fails Prepare.
 	Optional bool
 	// NoExec, for Scratch and Bind: no program may be started from it.
 	NoExec bool

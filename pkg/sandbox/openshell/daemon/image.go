@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -22,17 +25,21 @@ type Image struct {
 	User    string
 	Entry   []string // what it begins every command with
 	Size    int64
-	holds   map[string]bool
+	holds   map[string]string // where each really is, "" where it is not there
 }
 
 // Holds reports whether a path that was looked for is there.
-func (i Image) Holds(p string) bool { return i.holds[p] }
+func (i Image) Holds(p string) bool { return i.holds[p] != "" }
+
+// Real is where a path that was looked for leads, or "" where nothing is there.
+// Links on the way to its last part are not followed.
+func (i Image) Real(p string) string { return i.holds[p] }
 
 // HoldsProgram reports whether a program that was looked for is in one of the
 // usual directories.
 func (i Image) HoldsProgram(name string) bool {
 	for _, dir := range programDirs {
-		if i.holds[path.Join(dir, name)] {
+		if i.Holds(path.Join(dir, name)) {
 			return true
 		}
 	}
@@ -64,7 +71,7 @@ func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image,
 	known, ok := d.images[got.ID]
 	d.mu.Unlock()
 	if !ok {
-		known = Image{ID: got.ID, Size: got.Size, holds: map[string]bool{}}
+		known = Image{ID: got.ID, Size: got.Size, holds: map[string]string{}}
 		if got.Config != nil {
 			known.WorkDir, known.User, known.Entry = got.Config.WorkingDir, got.Config.User, got.Config.Entrypoint
 		}
@@ -82,9 +89,7 @@ func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image,
 	if err != nil {
 		return Image{}, err
 	}
-	for p, there := range known.holds {
-		found[p] = there
-	}
+	maps.Copy(found, known.holds)
 	known.holds = found
 	d.mu.Lock()
 	d.images[got.ID] = known
@@ -93,8 +98,8 @@ func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image,
 }
 
 // lookInto makes a container that never runs, and asks what lies in it.
-func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map[string]bool, err error) {
-	found := map[string]bool{}
+func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map[string]string, err error) {
+	found := map[string]string{}
 	if len(paths) == 0 {
 		return found, nil
 	}
@@ -103,14 +108,42 @@ func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map
 		return nil, fmt.Errorf("looking into the image: %w", err)
 	}
 	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
-	for _, p := range paths {
-		_, err := d.api(ctx).ContainerStatPath(ctx, made, p)
-		if err != nil && !errdefs.IsNotFound(err) {
-			return nil, fmt.Errorf("looking for %s in the image: %w", p, err)
+	look := func(p string) error {
+		is, err := d.api(ctx).ContainerStatPath(ctx, made, p)
+		switch {
+		case errdefs.IsNotFound(err):
+			found[p] = ""
+		case err != nil:
+			return fmt.Errorf("looking for %s in the image: %w", p, err)
+		default:
+			found[p] = cmp.Or(is.LinkTarget, p)
 		}
-		found[p] = err == nil
+		return nil
+	}
+	for _, p := range paths {
+		// Each look mounts the image anew. Many paths lie below few directories,
+		// most of which no image has.
+		above := topOf(p)
+		if _, asked := found[above]; !asked {
+			if err := look(above); err != nil {
+				return nil, err
+			}
+		}
+		if found[above] == "" {
+			found[p] = ""
+		} else if _, asked := found[p]; !asked {
+			if err := look(p); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return found, nil
+}
+
+// topOf is the directory of the third level in which a path lies, or the path.
+func topOf(p string) string {
+	parts := strings.SplitN(p, "/", 5)
+	return strings.Join(parts[:min(len(parts), 4)], "/")
 }
 
 // A Change is a program that makes one image of another.

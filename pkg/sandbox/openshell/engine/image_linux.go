@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
@@ -39,10 +40,10 @@ var Wanted = []struct{ Program, Why string }{
 	{"nft", "without it OpenShell does not notice what bypasses its proxy"},
 }
 
-// image is the engine's, if it fits.
-func (e *Engine) image(ctx context.Context) (daemon.Image, error) {
+// image is the engine's, if it fits. Whether it holds these paths is asked as well.
+func (e *Engine) image(ctx context.Context, paths ...string) (daemon.Image, error) {
 	e.tidied.Do(func() { go e.tidyUp(context.WithoutCancel(ctx)) })
-	i, err := CheckImage(ctx, e.o.Docker, e.o.Image)
+	i, err := CheckImage(ctx, e.o.Docker, e.o.Image, paths...)
 	var unfit *ImageError
 	if !e.o.Fetch || !errors.As(err, &unfit) || !unfit.missing {
 		return i, err
@@ -50,7 +51,7 @@ func (e *Engine) image(ctx context.Context) (daemon.Image, error) {
 	if err := e.fetch(ctx); err != nil {
 		return i, err
 	}
-	return CheckImage(ctx, e.o.Docker, e.o.Image)
+	return CheckImage(ctx, e.o.Docker, e.o.Image, paths...)
 }
 
 // tidyUp removes what a process that died while it looked into an image has left.
@@ -64,13 +65,14 @@ func (e *Engine) tidyUp(ctx context.Context) {
 	}
 }
 
-// CheckImage looks into an image and says why it cannot be used, if so.
-func CheckImage(ctx context.Context, d *daemon.Daemon, ref string) (daemon.Image, error) {
+// CheckImage looks into an image, also for more paths, and says why it cannot be
+// used, if so.
+func CheckImage(ctx context.Context, d *daemon.Daemon, ref string, more ...string) (daemon.Image, error) {
 	var programs []string
 	for _, w := range Wanted {
 		programs = append(programs, w.Program)
 	}
-	i, err := d.Image(ctx, ref, slices.Concat(native.Readable, native.Shared, daemon.Programs(programs...))...)
+	i, err := d.Image(ctx, ref, slices.Concat(native.Readable, native.Shared, daemon.Programs(programs...), more)...)
 	switch {
 	case errors.Is(err, daemon.ErrNotFound):
 		return i, &ImageError{Image: ref, Problem: "Docker does not have it", Advice: "docker pull " + ref + ", or: " + buildIt, missing: true}
@@ -85,4 +87,35 @@ func CheckImage(ctx context.Context, d *daemon.Daemon, ref string) (daemon.Image
 		}
 	}
 	return i, nil
+}
+
+// fit leaves out what is optional and has nothing to cover in the image, and
+// leads the rest of it to where that really is.
+func (e *Engine) fit(ctx context.Context, mounts []sandbox.Mount) ([]sandbox.Mount, error) {
+	covers := func(m sandbox.Mount) bool { return m.Kind == sandbox.Text && m.Optional }
+	var paths []string
+	taken := map[string]bool{}
+	for _, m := range mounts {
+		if covers(m) {
+			paths = append(paths, m.Target)
+		} else {
+			taken[m.Target] = true
+		}
+	}
+	image, err := e.image(ctx, paths...)
+	if err != nil {
+		return nil, err
+	}
+	var out []sandbox.Mount
+	for _, m := range mounts {
+		if covers(m) {
+			m.Target = image.Real(m.Target)
+			if m.Target == "" || taken[m.Target] {
+				continue
+			}
+			taken[m.Target] = true
+		}
+		out = append(out, m)
+	}
+	return out, nil
 }

@@ -56,6 +56,9 @@ func (e *Engine) prepare(ctx context.Context, spec sandbox.Spec) (made *box, err
 	if err != nil {
 		return nil, err
 	}
+	if spec.Mounts, err = e.fit(ctx, spec.Mounts); err != nil {
+		return nil, err
+	}
 	b := &box{e: e, log: e.log.With("sandbox", spec.ID), client: client, spec: spec, removing: make(chan struct{}, 1), gone: make(chan struct{}), ending: make(chan struct{}), answers: make(chan struct{}), strangers: newStrangers(), times: times{asked: asked}}
 	defer func() {
 		if err != nil {

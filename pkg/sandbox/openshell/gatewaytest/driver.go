@@ -426,6 +426,9 @@ func (d *driver) start(ctx context.Context, b *box, host string) error {
 			mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: dir, Target: dir, ReadOnly: true})
 		}
 	}
+	if d.g.o.Programs != "" {
+		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: d.g.o.Programs, Target: ownDir + "/bin", ReadOnly: true})
+	}
 	for _, m := range b.Mounts {
 		if m.Type == "tmpfs" {
 			mounts = append(mounts, mount.Mount{Type: mount.TypeTmpfs, Target: m.Target, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: m.Size, Mode: os.FileMode(m.Mode)}})

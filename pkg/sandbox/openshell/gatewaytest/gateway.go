@@ -46,6 +46,9 @@ type Options struct {
 	// Machine gives containers this machine's own programs in the place of the
 	// image's: see [Machine].
 	Machine bool
+	// Programs is a directory of this machine that is /usr/local/bin inside;
+	// empty means none.
+	Programs string
 	// ReadyAfter delays each sandbox.
 	ReadyAfter time.Duration
 	Faults     Faults

@@ -19,7 +19,8 @@ import (
 	"github.com/docker/docker/api/types/image"
 )
 
-// ownDir is the part of a system's programs that is the image's own.
+// ownDir is the part of a system's programs that is the image's own, in which
+// Options.Programs are put.
 const ownDir = "/usr/local"
 
 // rootDirs are what a system has beside /usr of programs and libraries.
@@ -51,26 +52,25 @@ var settings = []string{
 	"alternatives", "ca-certificates.conf", "java-*", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "os-release", "python3", "python3.*", "ssl/certs", "ssl/openssl.cnf",
 }
 
+// machineName is the image whose programs are this machine's.
+const machineName = "mojoup-double-machine:latest"
+
 // Machine makes an image for a gateway with [Options].Machine, and answers its
-// name: of its own it has the settings of this machine's programs, and in
-// /usr/local/bin those that are named here by their files. It passes for a root
-// of sessions: what the product looks for is there by name.
-func Machine(t testing.TB, programs ...string) string {
+// name: of its own it has the settings of this machine's programs. It passes for
+// a root of sessions: what the product looks for is there by name.
+func Machine(t testing.TB) string {
 	t.Helper()
 	docker := Docker(t)
-	name := "mojoup-double-machine"
-	for _, p := range programs {
-		name += "-" + filepath.Base(p)
-	}
+	name := machineName
 	imaging.Lock()
 	defer imaging.Unlock()
 	if imaged[name] {
 		return name
 	}
 	sum := sha256.New()
-	files := machineFiles(t, programs)
+	files := machineFiles(t)
 	for _, f := range files {
-		fmt.Fprintln(sum, f.header.Name, f.header.Linkname, f.header.Mode, f.header.Size, f.header.ModTime.UnixNano())
+		fmt.Fprintln(sum, f.header.Name, f.header.Linkname, f.header.Mode, f.header.Size, f.header.ModTime.UnixNano(), f.text)
 	}
 	comment := fmt.Sprintf("%x", sum.Sum(nil))
 	// Not made anew where it is there: each making leaves one without a name.
@@ -98,7 +98,7 @@ type machineFile struct {
 	text   string
 }
 
-func machineFiles(t testing.TB, programs []string) (files []machineFile) {
+func machineFiles(t testing.TB) (files []machineFile) {
 	t.Helper()
 	add := func(h tar.Header, from, text string) {
 		if from == "" {
@@ -120,20 +120,30 @@ func machineFiles(t testing.TB, programs []string) (files []machineFile) {
 	}
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, "", "root:x:0:0:root:/root:/bin/sh\n")
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, "", "root:x:0:\n")
-	for _, p := range programs {
-		st, err := os.Stat(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		add(tar.Header{Typeflag: tar.TypeReg, Name: ownDir[1:] + "/bin/" + filepath.Base(p), Mode: 0o755, Size: st.Size(), ModTime: st.ModTime()}, p, "")
-	}
 	for _, pattern := range settings {
 		found, _ := filepath.Glob(filepath.Join("/etc", pattern)) // the patterns are good
 		for _, root := range found {
 			files = append(files, copied(t, root)...)
 		}
 	}
-	return files
+	// What an image is looked into for lies in it, covered as it will be.
+	for _, name := range []string{"lib/security/cacerts", "conf/net.properties"} {
+		found, _ := filepath.Glob("/usr/lib/jvm/*/" + name)
+		for _, file := range found {
+			home := strings.TrimSuffix(file, "/"+name)
+			if to, err := os.Readlink(home); err == nil {
+				add(tar.Header{Typeflag: tar.TypeSymlink, Name: home[1:], Linkname: to}, "", "")
+				continue
+			}
+			files = append(files, copied(t, file)...)
+		}
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(files, func(f machineFile) bool {
+		again := seen[f.header.Name]
+		seen[f.header.Name] = true
+		return again
+	})
 }
 
 // copied are the files below a directory of this machine that everybody may
