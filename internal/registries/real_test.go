@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -17,7 +18,7 @@ func TestRealClients(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	env := Env{Home: home, Vars: os.Environ(), Cache: &Cache{}, CacheDir: t.TempDir(), Offline: true}
+	env := Env{Home: home, Vars: os.Environ(), Cache: &Cache{}, CacheDir: t.TempDir(), Offline: true, limit: 2 * time.Minute}
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, name := range Names() {
 		f, err := Find(t.Context(), name, env)
