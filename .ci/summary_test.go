@@ -24,6 +24,7 @@ func TestSummary(t *testing.T) {
 		"skip":            {pass + skip("TestB", "wanted strace, found: none"), false, true, "a.TestB: a_test.go:1: wanted strace"},
 		"forbidden skip":  {pass + skip("TestB", "wanted strace, found: none"), true, false, "skipped where nothing may be"},
 		"another's skip":  {pass + skip("TestB", "wanted root, found user 1000"), true, true, "1 skipped"},
+		"no Java":         {pass + skip("TestB/java", "wanted javac, found none"), true, true, "TestB/java: a_test.go:1: wanted javac, found none"},
 		"soak":            {pass + skip("TestSoak", "wanted MOJOUP_SOAK"), true, true, "1 skipped"},
 		"failure":         {pass + `{"Action":"output","Package":"a","Test":"TestB","Output":"no bread\n"}` + "\n" + `{"Action":"fail","Package":"a","Test":"TestB"}`, false, false, "no bread"},
 		"does not build":  {pass + `{"Action":"build-output","ImportPath":"a","Output":"a.go:1: no\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "a.go:1: no"},

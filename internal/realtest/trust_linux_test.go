@@ -134,9 +134,15 @@ public class Trusts {
 `
 
 // javaClient compiles it into the repository, for every Java that there is.
+// Where there is none no session has one either, so that this is said and is no
+// failure: it is too large to be installed for this alone.
 func javaClient(t *testing.T, r *rig) {
 	t.Helper()
-	programs(t, "java", "javac", "keytool")
+	for _, name := range []string{"java", "javac", "keytool"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("wanted %s, found none", name)
+		}
+	}
 	r.must(os.WriteFile(filepath.Join(r.repo, "Trusts.java"), []byte(javaTrusts), 0o644))
 	if said, err := exec.Command("javac", "-nowarn", "--release", "11", "-d", r.repo, filepath.Join(r.repo, "Trusts.java")).CombinedOutput(); err != nil {
 		t.Fatalf("compiling: %v\n%s", err, said)
