@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -86,4 +87,46 @@ func parseHost(s string) (string, *refusal) {
 func agrees(field string, t target) bool {
 	got, why := parseAuthority(field, t.port)
 	return why == nil && got == t
+}
+
+// path is what a target inside a tunnel asks for, and all of it that is judged
+// and sent on. It may name the host as well: a server must take such a one (RFC
+// 9112, 3.2.2), and there are clients that send it where they go by a proxy.
+func (l *link) path(target string) (string, *refusal) {
+	path := target
+	if after, ok := strings.CutPrefix(target, "https://"); ok && l.tls {
+		authority := authorityOf(after)
+		if path = after[len(authority):]; !agrees(authority, l.inner) {
+			return path, misdirected(authority)
+		}
+	}
+	if !strings.HasPrefix(path, "/") && path != "*" {
+		return path, malformed("the target inside a tunnel is not a path")
+	}
+	return path, nil
+}
+
+func misdirected(name string) *refusal {
+	return &refusal{status: http.StatusMisdirectedRequest, reason: "the request names " + printable(name, 300) + ", not the host of its tunnel"}
+}
+
+// target takes the host off the request's target and returns the rest.
+func (x *exchange) target(r *http.Request, l *link) (rest string, why *refusal) {
+	if l.inner.host != "" {
+		x.to = l.inner
+		if r.Method == http.MethodConnect {
+			return "", malformed("CONNECT inside a tunnel")
+		}
+		if rest, why = l.path(r.RequestURI); why == nil && !agrees(r.Host, l.inner) {
+			why = misdirected(r.Host)
+		}
+		return rest, why
+	}
+	after, ok := cutScheme(r.RequestURI)
+	if !ok {
+		return "", malformed("this is a proxy: the target must be http://HOST/PATH, or CONNECT HOST:PORT")
+	}
+	authority := authorityOf(after)
+	x.to, why = parseAuthority(authority, portHTTP)
+	return after[len(authority):], why
 }
