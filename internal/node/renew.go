@@ -20,11 +20,8 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 )
 
-// renewBefore is how long before its end a sign-in is renewed: earlier than any
-// tool does it by itself, so that the two do not meet.
-const renewBefore = 10 * time.Minute
-
-// renewAgain is how long a renewal that failed is not tried again.
+// renewAgain is how long a renewal is not tried again that has failed, or after
+// which the sign-in was due at once: its tokens hold for too short a time.
 const renewAgain = time.Minute
 
 // rejectedAgain is how long a sign-in is not renewed again because a host did
@@ -33,7 +30,7 @@ const renewAgain = time.Minute
 const rejectedAgain = 10 * time.Minute
 
 // renewalDue reports whether a sign-in is to be renewed now.
-func renewalDue(s *signin.SignIn) bool { return s.Left(time.Now()) < renewBefore }
+func renewalDue(s *signin.SignIn) bool { return s.Due(time.Now()) }
 
 // A Renewal is one sign-in that is to be renewed where its tool keeps it.
 type Renewal struct {
@@ -58,6 +55,16 @@ func (r Renewal) due(s *signin.SignIn) bool {
 	return renewalDue(s) || r.Rejected != "" && s.Mark() == r.Rejected
 }
 
+// stillDue reports whether what was renewed is due again.
+func (r Renewal) stillDue() bool {
+	s, err := r.Tool.At(r.Path)
+	if err != nil {
+		return false
+	}
+	defer s.Wipe()
+	return renewalDue(s)
+}
+
 // RenewSignIn is what the process does that a node starts to renew a sign-in:
 // it reads a [Renewal] and carries it out.
 func RenewSignIn(ctx context.Context, from io.Reader) error {
@@ -79,7 +86,7 @@ type renewals struct {
 type renewal struct {
 	over  chan struct{} // closed when err is set
 	err   error
-	until time.Time // not again before, where it failed
+	until time.Time // not again before, where it failed or was in vain
 	// rejected is until when no other is renewed because a host did not take it.
 	rejected time.Time
 }
@@ -111,8 +118,10 @@ func (n *Node) renew(ctx context.Context, what Renewal) error {
 		// Whoever asked may leave; what has begun is brought to its end.
 		n.renewals.running.Go(func() {
 			r.err = n.o.Renew(context.WithoutCancel(ctx), what)
-			if r.err != nil {
+			if r.err != nil || what.stillDue() {
 				r.until = time.Now().Add(renewAgain)
+			}
+			if r.err != nil {
 				n.log.Warn("renewing a sign-in", "tool", what.Tool.Name, "err", r.err)
 			}
 			close(r.over)

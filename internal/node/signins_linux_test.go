@@ -343,6 +343,23 @@ func TestT11_TheTokenBehindAStandInIsFresh(t *testing.T) {
 	n.renewals.running.Wait()
 }
 
+// TestT11_TokensThatAreDueAtOnce: a service whose tokens hold for less than the
+// time before their end at which they are renewed is not asked at every look.
+func TestT11_TokensThatAreDueAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSignedIn(t, 5*time.Minute)
+	s.srv.Life(5 * time.Minute)
+	n := &Node{o: Options{Renew: func(ctx context.Context, r Renewal) error { return s.renew(ctx, r.due) }}, log: slog.New(slog.DiscardHandler)}
+	for range 3 {
+		if err := n.renew(t.Context(), Renewal{Tool: s.tool, Path: s.file}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if spent, reused := s.srv.Counts(); spent != 1 || reused != 0 {
+		t.Errorf("spent %d, reused %d", spent, reused)
+	}
+}
+
 // expire has the access token in the file expire a second ago.
 func (s *signedIn) expire(t *testing.T) {
 	t.Helper()

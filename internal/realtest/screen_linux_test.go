@@ -198,10 +198,13 @@ func (r *rig) living() string {
 func (r *rig) eventually(what string, so func() bool) {
 	r.t.Helper()
 	late := time.Now().Add(within)
+	tick := time.NewTicker(5 * time.Millisecond) // what is asked may be a whole program
+	defer tick.Stop()
 	for !so() {
 		if time.Now().After(late) {
 			r.t.Fatalf("it never came about: %s", what)
 		}
+		<-tick.C
 	}
 }
 

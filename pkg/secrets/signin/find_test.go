@@ -14,6 +14,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/keyringtest"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 )
 
@@ -190,6 +191,61 @@ func TestBlankedIsSignedOut(t *testing.T) {
 }
 
 // TestKeyring finds tokens in a real keyring, and says that it is locked.
+// TestDue: a sign-in is renewed earlier than its tool does it, by what the
+// profile says of that, and ten minutes before the end at the latest.
+func TestDue(t *testing.T) {
+	own := `version = 1
+name = "own"
+title = "Own"
+choose = "first"
+[program]
+name = "own"
+[signin]
+default = "copy"
+modes = ["copy"]
+inside = ".own/auth.json"
+[[signin.place]]
+default = "~/.own"
+file = "auth.json"
+[[signin.login]]
+name = "Own"
+access = "a"
+keep = ["a"]
+expires = "e"
+expires-as = "s"
+hosts = ["own.example"]
+headers = ["Authorization: bearer"]
+`
+	for _, c := range []struct {
+		margin string
+		left   time.Duration
+		due    bool
+	}{
+		{"", 10 * time.Minute, false},
+		{"", 10*time.Minute - time.Second, true},
+		{"margin = 300", 10 * time.Minute, false},
+		{"margin = 300", 10*time.Minute - time.Second, true},
+		{"margin = 3600", 65 * time.Minute, false},
+		{"margin = 3600", 65*time.Minute - time.Second, true},
+		{"margin = 3600", -time.Second, true},
+	} {
+		p, err := profile.Parse("own.toml", []byte(own+c.margin))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := FromProfile(p)[0].read(fmt.Appendf(nil, `{"a":"AccessAccess0123456789","e":%d}`, later.Unix()), false, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Due(later.Add(-c.left)); got != c.due {
+			t.Errorf("%q, %v before the end: due %v", c.margin, c.left, got)
+		}
+	}
+	if claude := builtin(t, "claude"); claude.Margin != 5*time.Minute {
+		t.Errorf("Claude Code renews %v before the end", claude.Margin)
+	}
+}
+
 func TestKeyring(t *testing.T) {
 	home := t.TempDir()
 	write(t, filepath.Join(home, usual["copilot"]), `{"lastLoggedInUser":{"host":"https://github.com","login":"me"},"copilotTokens":{}}`)

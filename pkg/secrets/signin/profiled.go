@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
 )
@@ -29,7 +30,7 @@ func FromProfile(p *profile.Profile) (out []Tool) {
 	for _, l := range s.Logins {
 		t := Tool{
 			Name: p.Name, Service: l.Name, Title: p.Title, Default: s.Default, Variable: l.Env, Target: s.Inside,
-			Document: documentOf(l), Binding: l.Binding(),
+			Document: documentOf(l), Binding: l.Binding(), Margin: time.Duration(l.Margin) * time.Second,
 		}
 		for _, m := range s.Modes {
 			// What is in a variable is read once: a lease of it could not be renewed.

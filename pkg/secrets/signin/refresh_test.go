@@ -97,8 +97,8 @@ func (h *host) refresher() *Refresher {
 	return &Refresher{Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Now: h.clock.now}
 }
 
-// soon is due ten minutes before the end.
-func (h *host) soon(s *SignIn) bool { return s.Left(h.clock.now()) < 10*time.Minute }
+// soon is when a node renews.
+func (h *host) soon(s *SignIn) bool { return s.Due(h.clock.now()) }
 
 // found is what the host's tool has now.
 func (h *host) found() *SignIn {

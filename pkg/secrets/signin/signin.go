@@ -116,6 +116,19 @@ func (s *SignIn) Left(now time.Time) time.Duration {
 	return s.Expires.Sub(now.Round(0)) // by the wall clock: tokens know no other
 }
 
+// dueBefore is how long before its end a sign-in is due at the latest, and
+// dueEarlier by how much earlier than its tool would renew it.
+const (
+	dueBefore  = 10 * time.Minute
+	dueEarlier = 5 * time.Minute
+)
+
+// Due reports whether it is time to renew: earlier than the tool does it by
+// itself, so that the two do not meet.
+func (s *SignIn) Due(now time.Time) bool {
+	return s.Left(now) < max(dueBefore, s.Tool.Margin+dueEarlier)
+}
+
 // Same reports whether both are of one account. Where neither says whose it is,
 // their place is all that is known.
 func (s *SignIn) Same(o *SignIn) bool { return s.ID == o.ID }

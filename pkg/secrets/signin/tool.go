@@ -1,6 +1,10 @@
 package signin
 
-import "github.com/mojoup/mojoup-node/pkg/secrets"
+import (
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+)
 
 // A Tool is one kind of sign-in of a coding agent, in values only: where it is
 // kept, what of it a session may have, and who renews it. [FromProfile] fills
@@ -25,6 +29,8 @@ type Tool struct {
 	Binding secrets.Binding
 	// Renewal is who renews it, or nil where nobody has to.
 	Renewal *Renewal
+	// Margin is how long before its end the tool itself renews it.
+	Margin time.Duration
 }
 
 // A Place is a file below the directory that the first variable names that is

@@ -56,9 +56,6 @@ func (c *checker) signIn(s *SignIn, never []string) {
 		}
 	}
 	c.bounded("signin.lock", len(s.Locks))
-	for i, e := range s.Erase {
-		c.below(fmt.Sprintf("signin.erase[%d]", i), e)
-	}
 }
 
 func (c *checker) place(at string, p Place, never []string) {

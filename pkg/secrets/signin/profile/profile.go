@@ -142,9 +142,6 @@ type SignIn struct {
 	Modes []Mode `toml:"modes"`
 	// Inside is the file below the session's home that the tool reads.
 	Inside string `toml:"inside"`
-	// Refresh are the arguments with which the person's own tool, outside,
-	// renews the sign-in; none where it never does.
-	Refresh []string `toml:"refresh"`
 	// Places are where the tool looks, first one first.
 	Places []Place `toml:"place"`
 	Logins []Login `toml:"login"`
@@ -154,10 +151,6 @@ type SignIn struct {
 	// Locks are those that the tool takes beside its file to renew, in its
 	// order.
 	Locks []Lock `toml:"lock"`
-	// Erase are files below the session's home in which the tool may leave the
-	// token, patterns. The home is gone with the session; a home that is kept
-	// must lose these.
-	Erase []string `toml:"erase"`
 }
 
 // The kinds of locks.
@@ -225,7 +218,8 @@ type Login struct {
 	// "s" since 1970, "jwt" (the field is a token that says it).
 	Expires   string `toml:"expires"`
 	ExpiresAs string `toml:"expires-as"`
-	// Margin is how many seconds before the expiry the tool itself renews.
+	// Margin is how many seconds before the expiry the tool itself renews. The
+	// node does so earlier.
 	Margin int `toml:"margin"`
 	// Renewed is the field with the time at which the tokens were renewed, as
 	// RFC 3339.

@@ -144,6 +144,9 @@ func TestWrong(t *testing.T) {
 		{"never copied", "never = [\".own/**\"]\n" + smallest + "[signin]\ndefault = \"off\"\n[[signin.place]]\ndefault = \"~/.own\"\nfile = \"auth.json\"\n", "own.toml:12: signin.place[0].file: .own/auth.json is never"},
 		{"token not named", smallest + "[signin]\ndefault = \"off\"\n[[signin.login]]\nname = \"x\"\naccess = \"a.b\"\n", "own.toml:11: signin.login[0].access: a.b is not among"},
 		{"renewed by itself", smallest + "[signin]\ndefault = \"off\"\n[[signin.login]]\nname = \"x\"\naccess = \"a\"\nrefresh = \"a\"\nkeep = [\"a\"]\n", "own.toml:12: signin.login[0].refresh: "},
+		{"the tool does not renew", smallest + "[signin]\ndefault = \"off\"\nrefresh = [\"-p\", \"ok\"]\n", "own.toml:9: signin.refresh: there is no such key"},
+		{"a home is not kept", smallest + "[signin]\ndefault = \"off\"\nerase = [\".own/*.db\"]\n", "own.toml:9: signin.erase: there is no such key"},
+		{"before the start", smallest + "[signin]\ndefault = \"off\"\n[[signin.login]]\nname = \"x\"\naccess = \"a\"\nkeep = [\"a\"]\nmargin = -1\n", "own.toml:13: signin.login[0].margin: "},
 		{"not UTF-8", "\xff", "own.toml: the file is not valid UTF-8"},
 		{"too long", strings.Repeat("#", MaxSize+1), "own.toml: the file has "},
 	}
