@@ -51,8 +51,9 @@ func newSignInStatus(p Process) *cobra.Command {
 		Use:   "status",
 		Short: "which sign-ins were found, for which account, until when, and in which mode a session gets them",
 		Long: `Say for each tool whether you are signed in to it on this machine, where that is
-kept (variables that move the tool's directories count), for which account, and in
-which mode a session gets it, which node.signin.mode.TOOL sets:
+kept (variables that move the tool's directories count), for which account, to which
+hosts its token goes, and in which mode a session gets it, which
+node.signin.mode.TOOL sets:
 
   standin  a stand-in is inside; the token takes its place on the way out
   lease    the real access token is inside, and a new one before it expires
@@ -77,7 +78,7 @@ func printSignIns(p Process, all api.SignIns) {
 	var rows [][]string
 	say := talk{w: p.Stderr}
 	for _, s := range all.SignIns {
-		row := []string{s.Tool, s.Service, s.Account, s.Kept, "", s.Mode}
+		row := []string{s.Tool, s.Service, s.Account, s.Kept, "", s.Mode, strings.Join(s.Hosts, ", ")}
 		switch {
 		case s.State == string(signin.None):
 			row[3] = "not signed in"
@@ -94,7 +95,7 @@ func printSignIns(p Process, all api.SignIns) {
 		}
 		rows = append(rows, row)
 	}
-	newPen(p).rows([]string{"TOOL", "SERVICE", "ACCOUNT", "KEPT IN", "EXPIRES", "MODE"}, rows)
+	newPen(p).rows([]string{"TOOL", "SERVICE", "ACCOUNT", "KEPT IN", "EXPIRES", "MODE", "GOES TO"}, rows)
 	for _, s := range all.SignIns {
 		if s.Sentence != "" && s.State != string(signin.None) {
 			say.line("%s", s.Sentence)

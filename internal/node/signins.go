@@ -55,7 +55,7 @@ func (n *Node) signInTools(home string) []signin.Tool {
 // signInShown is one sign-in, for people, and whether there is one.
 func (n *Node) signInShown(ctx context.Context, tool signin.Tool, w signin.World) (out api.SignIn, there bool) {
 	mode := n.signInMode(tool)
-	out = api.SignIn{Tool: tool.Name, Service: tool.Service, State: "found", Mode: string(mode), RealInside: mode.RealInside()}
+	out = api.SignIn{Tool: tool.Name, Service: tool.Service, State: "found", Mode: string(mode), RealInside: mode.RealInside(), Hosts: tool.Binding.Hosts}
 	s, err := tool.Find(ctx, w)
 	if err == nil {
 		defer s.Wipe()

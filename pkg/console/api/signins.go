@@ -40,6 +40,9 @@ type SignIn struct {
 	Mode string `json:"mode"`
 	// RealInside says that in this mode a real access token is inside.
 	RealInside bool `json:"realInside"`
+	// Hosts are those that its access token goes to, and no other; as in a
+	// secret's binding.
+	Hosts []string `json:"hosts"`
 	// Sentence says why it cannot be used, or what should be known of it, and
 	// Hint what to do.
 	Sentence string `json:"sentence,omitempty"`
