@@ -109,20 +109,35 @@ func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.V
 func (l *life) apartFromSecrets(ctx context.Context, home string, s sandbox.Spec) error {
 	own, err := l.n.vault.List(ctx, l.caller.UID)
 	if err != nil {
-		return nil // then no key is read either, and who wants one is told why
+		own = nil // then no key is read either, and who wants one is told why
 	}
 	for _, e := range own {
-		for _, file := range e.Source.Paths(home) {
-			for _, m := range s.Mounts {
-				seen := m.Kind == sandbox.Bind && (e.Source.Kind == source.File || m.Access == sandbox.ReadWrite)
-				if rel, err := filepath.Rel(m.Source, file); seen && err == nil && filepath.IsLocal(rel) {
-					return fault.CannotRun("the secret %s is read by %s, which the session would have in its hands by %s", e.Name, file, m.Source).
-						WithHint("move it elsewhere, or set the secret from another place: mojoup-node secret set %s", e.Name)
-				}
-			}
+		if file, by := inHand(e.Source, home, s); file != "" {
+			return fault.CannotRun("the secret %s is read by %s, which the session would have in its hands by %s", e.Name, file, by).
+				WithHint("move it elsewhere, or set the secret from another place: mojoup-node secret set %s", e.Name)
+		}
+	}
+	for tool, ref := range l.n.signInCommands(home) {
+		if file, by := inHand(ref, home, s); file != "" {
+			return fault.CannotRun("a sign-in of %s is read by %s, which the session would have in its hands by %s", tool, file, by).
+				WithHint("move it elsewhere, or set the mode of that sign-in to off")
 		}
 	}
 	return nil
+}
+
+// inHand is a file by which a key is read and the mount by which a session could
+// read it, or change what it runs; or nothing.
+func inHand(ref source.Reference, home string, s sandbox.Spec) (file, by string) {
+	for _, file := range ref.Paths(home) {
+		for _, m := range s.Mounts {
+			seen := m.Kind == sandbox.Bind && (ref.Kind == source.File || m.Access == sandbox.ReadWrite)
+			if rel, err := filepath.Rel(m.Source, file); seen && err == nil && filepath.IsLocal(rel) {
+				return file, m.Source
+			}
+		}
+	}
+	return "", ""
 }
 
 // reader reads keys as the session's caller has them.

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,12 +35,20 @@ func (n *Node) SignIns(ctx context.Context, c console.Caller, req api.SignInsReq
 	}
 	home := n.home(req.Env)
 	w, before := n.signInWorld(home, req.SignIns), ""
+	some := false // of that tool
 	for _, tool := range n.signInTools(home) {
-		// The first of a tool is shown always, its others where there are any.
-		if one, there := n.signInShown(ctx, tool, w); there || tool.Name != before {
+		if some = some && tool.Name == before; some && tool.Spare {
+			continue
+		}
+		one, there := n.signInShown(ctx, tool, w)
+		switch last := len(out.SignIns) - 1; {
+		case there && tool.Spare && tool.Name == before:
+			out.SignIns[last] = one // it takes the place of none at all
+		case there || tool.Name != before:
+			// The first of a tool is shown always, its others where there are any.
 			out.SignIns = append(out.SignIns, one)
 		}
-		before = tool.Name
+		some, before = some || there, tool.Name
 	}
 	return out, nil
 }
@@ -92,7 +102,54 @@ func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
 		Home:    home,
 		Lookup:  func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
 		Keyring: n.signInKeyring,
+		Command: n.signInCommand,
 	}
+}
+
+// signInCommand runs a program as a secret's command is run: as the user of this
+// process, in no directory of a repository's, for ten
+// seconds at most, and what it said counts for five minutes.
+func (n *Node) signInCommand(ctx context.Context, argv []string) (secrets.Value, bool, error) {
+	ref, ok := signInReference(argv)
+	if !ok {
+		return secrets.Value{}, false, nil
+	}
+	v, err := source.Reader{Cache: &n.commands}.Read(ctx, ref)
+	if e, is := errors.AsType[*source.Error](err); is && e.None() {
+		return secrets.Value{}, false, nil
+	}
+	return v, err == nil, err
+}
+
+// signInReference is the command, with its program by an absolute path, or
+// false where there is none.
+func signInReference(argv []string) (source.Reference, bool) {
+	program, err := exec.LookPath(argv[0])
+	if err != nil || !filepath.IsAbs(program) {
+		return source.Reference{}, false // a directory of PATH that is relative leads into repositories
+	}
+	line := "cd / && exec " + fault.Quoted(program)
+	for _, w := range argv[1:] {
+		line += " " + fault.Quoted(w)
+	}
+	return source.Reference{Kind: source.Command, At: line}, true
+}
+
+// signInCommands are those by which sign-ins could be given to sessions, by
+// tool.
+func (n *Node) signInCommands(home string) map[string]source.Reference {
+	out := map[string]source.Reference{}
+	for _, tool := range n.signInTools(home) {
+		for _, p := range tool.Places {
+			if len(p.Command) == 0 || n.signInMode(tool) == signin.Off {
+				continue
+			}
+			if ref, ok := signInReference(p.Command); ok {
+				out[tool.Name] = ref
+			}
+		}
+	}
+	return out
 }
 
 // signInKeyring asks the person's keyring. Without one there is none to be
@@ -225,6 +282,9 @@ func (l *life) findSignIns(ctx context.Context, p *prepared, name string, given 
 	w := l.n.signInWorld(home, l.req.SignIns)
 	var none error
 	for _, tool := range named {
+		if tool.Spare && len(out) > 0 {
+			continue
+		}
 		one, err := l.findSignIn(ctx, tool, w, mode)
 		switch {
 		case err == nil && !slices.ContainsFunc(out, func(o *lent) bool { return o.tool.Variable != "" && o.tool.Variable == one.tool.Variable }):

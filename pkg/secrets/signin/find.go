@@ -23,6 +23,10 @@ type World struct {
 	Lookup func(string) (value string, set bool)
 	// Keyring looks an item up, or is nil where there is no keyring.
 	Keyring func(ctx context.Context, attributes map[string]string) (v secrets.Value, found bool, err error)
+	// Command runs a program of the person's and returns what it prints, or is
+	// nil where none may be run. found is false where there is no such program,
+	// or it says that it has none.
+	Command func(ctx context.Context, argv []string) (v secrets.Value, found bool, err error)
 }
 
 // Find returns the sign-in that the tool itself would use in that world. The
@@ -48,6 +52,9 @@ func (t Tool) Find(ctx context.Context, w World) (*SignIn, error) {
 func (t Tool) inPlace(ctx context.Context, w World, p Place) (*SignIn, error) {
 	if len(p.Keyring) > 0 {
 		return t.inKeyring(ctx, w, p)
+	}
+	if len(p.Command) > 0 {
+		return t.byCommand(ctx, w, p)
 	}
 	return t.inFile(filepath.Join(p.dir(w), p.File), p.Comments)
 }
@@ -261,6 +268,32 @@ func (t Tool) inKeyring(ctx context.Context, w World, p Place) (*SignIn, error) 
 	// which nobody here does.
 	s.refresh.Wipe()
 	s.refresh, s.Renews = secrets.Value{}, false
+	return s, nil
+}
+
+// byCommand has a program say the token.
+func (t Tool) byCommand(ctx context.Context, w World, p Place) (*SignIn, error) {
+	name := strings.Join(p.Command, " ")
+	none := errorf(None, "sign in with "+t.Name, "%s is not signed in here: `%s` gives no token", t.Title, name)
+	if w.Command == nil {
+		return nil, none
+	}
+	v, found, err := w.Command(ctx, p.Command)
+	if err != nil {
+		return nil, errorf(Unreadable, secrets.HintOf(err), "the sign-in of %s cannot be had from `%s`: %v", t.Title, name, err)
+	}
+	if !found {
+		return nil, none
+	}
+	content := v.RevealForTheWire()
+	defer clear(content)
+	v.Wipe()
+	// Nothing but the token is known: no account, no expiry.
+	s, err := t.from(map[string]any{}, Path{""}, string(content), "the output of `"+name+"`")
+	if err != nil {
+		return nil, err
+	}
+	s.Kept = "command " + name
 	return s, nil
 }
 

@@ -1,8 +1,10 @@
 package signin
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -243,6 +245,64 @@ headers = ["Authorization: bearer"]
 	}
 	if claude := builtin(t, "claude"); claude.Margin != 5*time.Minute {
 		t.Errorf("Claude Code renews %v before the end", claude.Margin)
+	}
+}
+
+// TestB45_WhatACommandPrints is the first login's token where nothing else is
+// found; a command that gives none is not being signed in, and one that cannot
+// be used is said.
+func TestB45_WhatACommandPrints(t *testing.T) {
+	all := Named(Builtin(), "copilot")
+	last := all[len(all)-1]
+	if !last.Spare || last.Service != all[0].Service || slices.ContainsFunc(all[:len(all)-1], func(t Tool) bool { return t.Spare }) {
+		t.Fatalf("%+v", all)
+	}
+	const gho = "gho_Printed0123456789abcdefghij"
+	for script, c := range map[string]struct {
+		kind Kind
+		says string
+	}{
+		"echo " + gho:                           {},
+		"exit 1":                                {None, "gives no token"},
+		"true":                                  {None, "gives no token"},
+		"echo " + gho + "; exit 4":              {None, "gives no token"},
+		"echo short":                            {Unreadable, "too short"},
+		"echo " + gho + "; echo " + gho:         {Unreadable, "a header cannot hold"},
+		"head -c 100000 /dev/zero | tr '\\0' a": {Unreadable, "more than a key can be"},
+	} {
+		w := world(t.TempDir(), nil)
+		w.Command = func(ctx context.Context, argv []string) (secrets.Value, bool, error) {
+			if !slices.Equal(argv, []string{"gh", "auth", "token"}) {
+				t.Errorf("runs %q", argv)
+			}
+			v, err := source.Reader{}.Read(ctx, source.Reference{Kind: source.Command, At: script})
+			if e, is := errors.AsType[*source.Error](err); is && e.None() {
+				return v, false, nil
+			}
+			return v, err == nil, err
+		}
+		s, err := last.Find(t.Context(), w)
+		if KindOf(err) != c.kind || c.kind != "" && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %q: %v", script, KindOf(err), err)
+		}
+		if err != nil {
+			if strings.Contains(err.Error(), gho) {
+				t.Errorf("%s: the token is in %v", script, err)
+			}
+			continue
+		}
+		if c.kind != "" || s.Kept != "command gh auth token" || s.Renews || s.Path != "" || string(s.Access().RevealForTheWire()) != gho {
+			t.Errorf("%s: found %+v", script, s)
+		}
+		if _, err := s.In(StandIn); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.In(Lease); err == nil {
+			t.Error("what a command prints is leased")
+		}
+	}
+	if _, err := last.Find(t.Context(), world(t.TempDir(), nil)); KindOf(err) != None {
+		t.Errorf("without commands: %v", err)
 	}
 }
 

@@ -27,7 +27,8 @@ func FromProfile(p *profile.Profile) (out []Tool) {
 		return nil
 	}
 	s := p.SignIn
-	for _, l := range s.Logins {
+	var spare []Tool
+	for i, l := range s.Logins {
 		t := Tool{
 			Name: p.Name, Service: l.Name, Title: p.Title, Default: s.Default, Variable: l.Env, Target: s.Inside,
 			Document: documentOf(l), Binding: l.Binding(), Margin: time.Duration(l.Margin) * time.Second,
@@ -40,7 +41,7 @@ func FromProfile(p *profile.Profile) (out []Tool) {
 		}
 		for _, place := range s.Places {
 			if len(place.Command) > 0 {
-				continue // not one of the tool's own
+				continue
 			}
 			t.Places = append(t.Places, Place{
 				Variables: place.Vars, Default: place.Default, File: place.File, Comments: place.Comments, Keyring: place.Keyring, Login: place.Login,
@@ -50,8 +51,27 @@ func FromProfile(p *profile.Profile) (out []Tool) {
 			t.Renewal = renewalOf(s, l)
 		}
 		out = append(out, t)
+		if i == 0 {
+			spare = byCommand(t, s.Places)
+		}
 	}
-	return out
+	return append(out, spare...)
+}
+
+// byCommand are the sign-ins of the first login that commands print. They are
+// renewed by whoever prints them.
+func byCommand(t Tool, places []profile.Place) (out []Tool) {
+	t.Spare, t.Renewal, t.Places = true, nil, nil
+	t.Modes = slices.DeleteFunc(slices.Clone(t.Modes), func(m Mode) bool { return m == Lease || m == Hold })
+	for _, p := range places {
+		if len(p.Command) > 0 {
+			t.Places = append(t.Places, Place{Command: p.Command})
+		}
+	}
+	if len(t.Places) == 0 {
+		return nil
+	}
+	return []Tool{t}
 }
 
 // within is the path of a field of a login.

@@ -19,6 +19,9 @@ type Tool struct {
 	Modes   []Mode
 	// Places are where the tool looks, the first one first.
 	Places []Place
+	// Spare says that it counts only where the tool has no other sign-in, as
+	// the tool itself looks elsewhere then.
+	Spare bool
 	// Document says what stands where.
 	Document Document
 	// Variable is what a session gets the token in, instead of a file.
@@ -45,6 +48,8 @@ type Place struct {
 	// what the file, or the directory, says.
 	Keyring map[string]string
 	Login   Path
+	// Command prints the token, in place of all that.
+	Command []string
 }
 
 // A Path leads to a value in a document.

@@ -90,7 +90,7 @@ func run(ctx context.Context, line string) ([]byte, error) {
 		return nil, errorf("run it yourself and see what it waits for", "the command of the secret did not end within %v", within)
 	case errors.As(err, &exit):
 		clear(out.b)
-		return nil, errorf("run it yourself and see what it says", "the command of the secret failed: %s", exit.ProcessState)
+		return nil, givesNone("the command of the secret failed: %s", exit.ProcessState)
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
 		clear(out.b)
 		return nil, errorf("", "the command of the secret could not be run: %s", plain(err))
@@ -98,7 +98,7 @@ func run(ctx context.Context, line string) ([]byte, error) {
 		clear(out.b)
 		return nil, errorf("", "the command of the secret wrote more than a key can be")
 	case len(bytes.TrimSpace(out.b)) == 0:
-		return nil, errorf("run it yourself and see what it says", "the command of the secret wrote nothing")
+		return nil, givesNone("the command of the secret wrote nothing")
 	}
 	return out.b, nil
 }

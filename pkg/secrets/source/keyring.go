@@ -51,7 +51,7 @@ type keyring struct {
 	session dbus.ObjectPath
 }
 
-var errNoKeyring = &Error{"no keyring answers on the session bus", "a keyring is there in a desktop session; elsewhere keep the key in a file or in the node's store"}
+var errNoKeyring = &Error{reason: "no keyring answers on the session bus", hint: "a keyring is there in a desktop session; elsewhere keep the key in a file or in the node's store"}
 
 // HasKeyring reports whether there is a session bus on which a keyring could
 // answer.
@@ -100,7 +100,7 @@ func (k *keyring) call(ctx context.Context, path dbus.ObjectPath, method string,
 	return k.conn.Object(service, path).CallWithContext(ctx, method, 0, args...)
 }
 
-var errLocked = &Error{"the keyring is locked", "unlock it, by signing in to the desktop or in its own program"}
+var errLocked = &Error{reason: "the keyring is locked", hint: "unlock it, by signing in to the desktop or in its own program"}
 
 // readKeyring returns the one item with those attributes.
 func readKeyring(ctx context.Context, at string) (v secrets.Value, err error) {

@@ -50,14 +50,27 @@ func (r Reference) String() string {
 }
 
 // An Error says why there is no key. It holds no byte of what was read.
-type Error struct{ reason, hint string }
+type Error struct {
+	reason, hint string
+	none         bool
+}
+
+// None reports whether it was a command that ended and had no key to give.
+func (e *Error) None() bool { return e.none }
 
 func (e *Error) Error() string { return e.reason }
 
 // Hint is the next step for people.
 func (e *Error) Hint() string { return e.hint }
 
-func errorf(hint, format string, a ...any) *Error { return &Error{fmt.Sprintf(format, a...), hint} }
+func errorf(hint, format string, a ...any) *Error {
+	return &Error{reason: fmt.Sprintf(format, a...), hint: hint}
+}
+
+// givesNone is the error of a command that has none.
+func givesNone(format string, a ...any) *Error {
+	return &Error{reason: fmt.Sprintf(format, a...), hint: "run it yourself and see what it says", none: true}
+}
 
 // Check refuses a reference that could never lead to a key.
 func (r Reference) Check() error {

@@ -89,6 +89,12 @@ func (c *checker) place(at string, p Place, never []string) {
 		c.placeholders(at+".keyring."+name, v, "login", "home-hash")
 	}
 	c.bounded(at+".command", len(p.Command))
+	if len(p.Command) > 0 && strings.Contains(p.Command[0], "/") && !path.IsAbs(p.Command[0]) {
+		c.problem(at+".command[0]", "a name on PATH, or an absolute path", "%.60q would be another program in each directory", p.Command[0])
+	}
+	if len(p.Command) > 0 && (len(p.Vars) > 0 || p.Default != "" || p.Comments || len(p.Login) > 0) {
+		c.problem(at, "let command stand alone", "a command has no directory and no file")
+	}
 	for i, w := range p.Command {
 		c.words(at+".command["+strconv.Itoa(i)+"]", w, true)
 	}

@@ -184,7 +184,9 @@ type Place struct {
 	// Login are the keys that lead to the account's name in File, where that is
 	// what the keyring is asked for.
 	Login []string `toml:"login"`
-	// Command prints the token.
+	// Command is a program of the person's, by its name on PATH or an absolute
+	// path, and its arguments: it prints the token of the first login. It is run
+	// outside, as the person, and only where no other place holds a login.
 	Command []string `toml:"command"`
 }
 

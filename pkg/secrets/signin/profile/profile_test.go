@@ -147,6 +147,9 @@ func TestWrong(t *testing.T) {
 		{"the tool does not renew", smallest + "[signin]\ndefault = \"off\"\nrefresh = [\"-p\", \"ok\"]\n", "own.toml:9: signin.refresh: there is no such key"},
 		{"a home is not kept", smallest + "[signin]\ndefault = \"off\"\nerase = [\".own/*.db\"]\n", "own.toml:9: signin.erase: there is no such key"},
 		{"before the start", smallest + "[signin]\ndefault = \"off\"\n[[signin.login]]\nname = \"x\"\naccess = \"a\"\nkeep = [\"a\"]\nmargin = -1\n", "own.toml:13: signin.login[0].margin: "},
+		{"a program of the directory's", smallest + "[signin]\ndefault = \"off\"\n[[signin.place]]\ncommand = [\"./gh\", \"auth\"]\n", "own.toml:10: signin.place[0].command[0]: \"./gh\" would be another program"},
+		{"a command in a directory", smallest + "[signin]\ndefault = \"off\"\n[[signin.place]]\ndefault = \"~/.x\"\ncommand = [\"gh\"]\n", "own.toml:9: signin.place[0]: a command has no directory"},
+		{"a command and a file", smallest + "[signin]\ndefault = \"off\"\n[[signin.place]]\nfile = \"x\"\ncommand = [\"gh\"]\n", "own.toml:9: signin.place[0]: it is 2 places at once"},
 		{"not UTF-8", "\xff", "own.toml: the file is not valid UTF-8"},
 		{"too long", strings.Repeat("#", MaxSize+1), "own.toml: the file has "},
 	}
