@@ -9,39 +9,71 @@ import (
 )
 
 // overrides are fields by which some servers take a request for one of another
-// method, or for another path.
-var overrides = []struct {
-	name string
-	path bool
-}{
-	{"X-Http-Method-Override", false}, {"X-Http-Method", false}, {"X-Method-Override", false},
-	{"X-Original-Url", true}, {"X-Rewrite-Url", true},
+// method, or for another path. Many take an underscore in a name for a hyphen.
+var overrides = map[string]struct{ path bool }{
+	"X-Http-Method-Override": {}, "X-Http-Method": {}, "X-Method-Override": {},
+	"X-Original-Url": {path: true}, "X-Rewrite-Url": {path: true},
 }
 
-// overridden judges a request as such a server would take it, and returns the
-// denial where that is not allowed.
+// mostOverrides is how many of each kind are looked at: no client sends two.
+const mostOverrides = 4
+
+// taken is a method or a path that a server may take a request for.
+type taken struct{ as, by string }
+
+// overridden judges a request as such a server would take it, by any of its
+// fields and by any two together, and returns the denial where that is not
+// allowed.
 func (s *serving) overridden(x *exchange, r *http.Request) (policy.Decision, bool) {
-	for _, o := range overrides {
-		for _, value := range r.Header[o.name] {
-			asked := policy.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Method: r.Method, Path: x.path}
-			value = strings.TrimSpace(value)
-			var err error
-			if o.path {
-				value, _, _ = strings.Cut(value, "?")
-				asked.Path, err = policy.NormalPath(value)
-			} else {
-				asked.Method = strings.ToUpper(value)
+	methods, paths := []taken{{as: r.Method}}, []taken{{as: x.path}}
+	for name, values := range r.Header {
+		o, ok := overrides[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))]
+		for _, value := range values {
+			switch value = strings.TrimSpace(value); {
+			case !ok || value == "":
+			case o.path:
+				paths = append(paths, taken{value, name})
+			default:
+				methods = append(methods, taken{strings.ToUpper(value), name})
 			}
-			if value == "" {
-				continue
+		}
+	}
+	if len(methods) > mostOverrides || len(paths) > mostOverrides {
+		return policy.Decision{Layer: policy.LayerNode, Reason: "too many fields ask for another request in its place"}, false
+	}
+	for i, method := range methods {
+		for k, path := range paths {
+			if i == 0 && k == 0 {
+				continue // judged already
 			}
-			d, _ := s.judge(asked)
-			if d.Allowed && err == nil {
-				continue
+			if d, ok := s.takenFor(x, method, path); !ok {
+				return d, false
 			}
-			d.Allowed, d.Reason = false, o.name+" asks for "+printable(value, 100)+" in its place, and "+cmp.Or(d.Reason, "that is not allowed")
-			return d, false
 		}
 	}
 	return policy.Decision{}, true
+}
+
+func (s *serving) takenFor(x *exchange, method, path taken) (policy.Decision, bool) {
+	asked := policy.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Method: method.as, Path: path.as}
+	var err error
+	if path.by != "" {
+		way, _, _ := strings.Cut(path.as, "?")
+		asked.Path, err = policy.NormalPath(way)
+	}
+	d, _ := s.judge(asked)
+	if d.Push && path.by != "" {
+		d.Allowed, d.Reason = false, "a push is judged at its own path only"
+	}
+	if d.Allowed && err == nil {
+		return d, true
+	}
+	var asks []string
+	for _, t := range []taken{method, path} {
+		if t.by != "" {
+			asks = append(asks, t.by+" asks for "+printable(t.as, 100))
+		}
+	}
+	d.Allowed, d.Reason = false, strings.Join(asks, " and ")+" in its place, and "+cmp.Or(d.Reason, "that is not allowed")
+	return d, false
 }
