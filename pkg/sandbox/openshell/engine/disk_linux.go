@@ -3,10 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"io/fs"
+	"os"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -38,8 +39,12 @@ func (b *box) measure(ctx context.Context) {
 			case <-next.C:
 			}
 			begun := time.Now()
-			if used := usage(filepath.Join(b.stage.dir, scratchDir)); used > limit {
-				b.overfull(ctx, used, limit)
+			switch used, whole := usage(filepath.Join(b.stage.dir, scratchDir), limit); {
+			case used > limit:
+				b.overfull(ctx, fmt.Sprintf("its home and other scratch directories held %d bytes or more, and the disk limit is %d", used, limit))
+				return
+			case !whole:
+				b.overfull(ctx, fmt.Sprintf("its directories lie too deep to be measured, and the disk limit is %d", limit))
 				return
 			}
 			next.Reset(max(lookEvery, idleFor*time.Since(begun)))
@@ -47,41 +52,92 @@ func (b *box) measure(ctx context.Context) {
 	})
 }
 
-func (b *box) overfull(ctx context.Context, used, limit int64) {
-	why := fmt.Sprintf("its home and other scratch directories held %d bytes, and the disk limit is %d", used, limit)
+func (b *box) overfull(ctx context.Context, why string) {
 	b.full.Store(&why)
-	b.log.Warn("ending a sandbox that is over its disk limit", "bytes", used, "limit", limit)
+	b.log.Warn("ending a sandbox that is over its disk limit", "why", why)
 	if err := b.e.o.Docker.Kill(ctx, b.docker); err != nil {
 		b.log.Warn("ending the container", "error", err)
 	}
 }
 
-// usage is how much of the disk all files below dir take, each counted once. What
-// cannot be looked at is left out, and no link is followed.
-func usage(dir string) (bytes int64) {
-	type file struct{ device, inode uint64 }
-	linked := map[file]bool{}
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return nil //nolint:nilerr // gone meanwhile, or closed
+// usage is how much of the disk all that is below dir takes, each file counted
+// once, until it is more than most. What cannot be looked at is left out, and no
+// link is followed. It is not whole where directories lie too deep to look at.
+func usage(dir string, most int64) (bytes int64, whole bool) {
+	m := meter{most: most, linked: map[inode]bool{}}
+	m.tree(dir, 0)
+	return m.bytes, !m.deep
+}
+
+type inode struct{ device, number uint64 }
+
+// A meter adds up what files take.
+type meter struct {
+	bytes, most int64
+	linked      map[inode]bool // counted already, of those with several names
+	deep        bool
+}
+
+const (
+	// leastTaken is what a file takes that has nothing in it: a disk holds only so
+	// many of them.
+	leastTaken = 512
+	// longest is how long a path may be, for the kernel takes none of 4,096 bytes:
+	// whoever goes down step by step gets deeper. From there on paths begin anew,
+	// at an open directory, but not more often than mostBases.
+	longest   = 3 << 10
+	mostBases = 64
+)
+
+func (m *meter) tree(at string, bases int) {
+	if len(at) > longest {
+		if bases == mostBases {
+			m.deep = true
+			return
 		}
-		info, err := e.Info()
+		base, err := os.OpenFile(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if err != nil {
-			return nil //nolint:nilerr // gone meanwhile
+			return
 		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return nil
+		defer base.Close()
+		at, bases = fmt.Sprintf("/proc/self/fd/%d/.", base.Fd()), bases+1
+	}
+	for _, name := range m.directory(at) {
+		if m.bytes > m.most || m.deep {
+			return
 		}
-		if st.Nlink > 1 {
-			this := file{st.Dev, st.Ino}
-			if linked[this] {
-				return nil
+		m.tree(at+"/"+name, bases)
+	}
+}
+
+// directory adds what is in a directory and returns the directories there.
+func (m *meter) directory(at string) (dirs []string) {
+	d, err := os.OpenFile(at, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil // gone meanwhile, or closed
+	}
+	defer d.Close()
+	for m.bytes <= m.most {
+		names, err := d.Readdirnames(512) // never all: there may be millions
+		for _, name := range names {
+			var st unix.Stat_t
+			if unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+				continue // gone meanwhile
 			}
-			linked[this] = true
+			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+				dirs = append(dirs, name)
+			} else if st.Nlink > 1 {
+				this := inode{st.Dev, st.Ino}
+				if m.linked[this] {
+					continue
+				}
+				m.linked[this] = true
+			}
+			m.bytes += max(st.Blocks*512, leastTaken)
 		}
-		bytes += st.Blocks * 512
-		return nil
-	})
-	return bytes
+		if err != nil {
+			break
+		}
+	}
+	return dirs
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func TestUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	once := usage(dir)
+	once := taken(t, dir)
 	if once < 1<<20 || once > 2<<20 {
 		t.Errorf("one file of 1 MiB takes %d", once)
 	}
@@ -75,7 +76,7 @@ func TestUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := usage(dir); got > once+8192 {
+	if got := taken(t, dir); got > once+8192 {
 		t.Errorf("with links %d, without %d", got, once)
 	}
 	sparse, err := os.Create(filepath.Join(dir, "sparse"))
@@ -86,10 +87,88 @@ func TestUsage(t *testing.T) {
 	if err := sparse.Truncate(1 << 40); err != nil {
 		t.Fatal(err)
 	}
-	if got := usage(dir); got > once+16384 {
+	if got := taken(t, dir); got > once+16384 {
 		t.Errorf("a file with nothing in it takes %d", got-once)
 	}
-	if got := usage(filepath.Join(dir, "missing")); got != 0 {
+	if got := taken(t, filepath.Join(dir, "missing")); got != 0 {
 		t.Errorf("nothing takes %d", got)
 	}
+}
+
+// TestUsageOfDirectories counts directories and empty files too, of which a disk
+// does not hold any number, and what lies below more names than a path may have.
+func TestUsageOfDirectories(t *testing.T) {
+	dir := t.TempDir()
+	const many = 1000
+	for i := range many {
+		if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := taken(t, dir)
+	if full < many*512 {
+		t.Errorf("%d directories take %d", many, full)
+	}
+	for i := range many {
+		if err := os.WriteFile(filepath.Join(dir, "e"+strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := taken(t, dir); got < full+many*256 {
+		t.Errorf("%d empty files take %d", many, got-full)
+	}
+
+	deep := t.TempDir()
+	at := deeper(t, deep, 20) // 5,000 bytes
+	if err := at.WriteFile("big", make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := taken(t, deep); got < 1<<20 {
+		t.Errorf("1 MiB behind a path of 5,000 bytes takes %d", got)
+	}
+}
+
+// TestUsageHasAnEnd however deep whoever is measured goes, and stops at the limit.
+func TestUsageHasAnEnd(t *testing.T) {
+	dir := t.TempDir()
+	deeper(t, dir, mostBases*(longest/250+2))
+	if _, whole := usage(dir, 1<<40); whole {
+		t.Error("all of it was measured")
+	}
+	if used, whole := usage(dir, 100<<10); used <= 100<<10 || used > 1<<20 || !whole {
+		t.Errorf("it stopped at %d, whole %t", used, whole)
+	}
+}
+
+func taken(t *testing.T, dir string) int64 {
+	t.Helper()
+	bytes, whole := usage(dir, 1<<40)
+	if !whole {
+		t.Error("not all of it was measured")
+	}
+	return bytes
+}
+
+// deeper makes one directory in another, with names of 250 bytes, and opens the
+// last one.
+func deeper(t *testing.T, dir string, steps int) *os.Root {
+	t.Helper()
+	at, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 250)
+	for range steps {
+		if err := at.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		below, err := at.OpenRoot(name)
+		_ = at.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = below
+	}
+	t.Cleanup(func() { _ = at.Close() })
+	return at
 }

@@ -364,25 +364,6 @@ func printable(s string) bool {
 	return strings.TrimSpace(s) == s
 }
 
-// removeStage takes the stage away, with rights that a session took from its own
-// directories with chmod given back on the way.
-func removeStage(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700)
-		}
-		return nil
-	})
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing a sandbox's directory: %w", err)
-	}
-	return nil
-}
-
 // under reports whether p is dir or lies below it.
 func under(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
