@@ -131,7 +131,8 @@ func Over(name string, dial func(ctx context.Context) (net.Conn, error)) *Client
 
 // OrSystem returns a client that asks the system node at socket where nothing
 // listens on c's own. A system node that does not serve this person counts as
-// one that does not run: [Client.Refused] says so.
+// one that does not run, and so does a node that root has for itself or left
+// behind, whose socket nobody else may open: [Client.Refused] says so.
 func (c *Client) OrSystem(socket string) *Client {
 	if socket == "" || socket == c.socket {
 		return c
@@ -148,8 +149,12 @@ func (c *Client) Refused(ctx context.Context) string {
 		return ""
 	}
 	var v api.Status
-	if p, ok := errors.AsType[*api.Problem](c.system.ask(ctx, "GET", "status", nil, &v)); ok && p.Code == api.CodeNotServed {
+	err := c.system.ask(ctx, "GET", "status", nil, &v)
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotServed {
 		return p.Sentence
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return "the socket " + c.system.socket + " is for root only"
 	}
 	return ""
 }
@@ -160,6 +165,9 @@ func (c *Client) notHere(err error) bool { return c.system != nil && errors.Is(e
 // ofSystem is err of the system node, as the person's own would have given it.
 func ofSystem(err error) error {
 	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotServed {
+		return ErrNotRunning
+	}
+	if errors.Is(err, fs.ErrPermission) {
 		return ErrNotRunning
 	}
 	if errors.Is(err, ErrEnding) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -129,6 +130,31 @@ func TestB99NoAnswer(t *testing.T) {
 	_, err = New(silent).Status(ctx)
 	if _, ok := errors.AsType[*NoAnswerError](err); !ok || errors.Is(err, ErrNotRunning) {
 		t.Errorf("a silent one: %v", err)
+	}
+}
+
+// A node that root has for itself, or left a socket of, keeps nobody else from a
+// node of their own: only a person's own socket that cannot be opened is an error.
+func TestB99TheSystemSocketIsRootsAlone(t *testing.T) {
+	closed := Over("/run/x/node.sock", func(context.Context) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	})
+	c := New(filepath.Join(t.TempDir(), "absent"))
+	c.system = closed
+	if _, err := c.Status(t.Context()); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("status: %v", err)
+	}
+	if _, err := c.Run(t.Context(), api.RunRequest{}, Streams{}); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("run: %v", err)
+	}
+	if err := c.Events(t.Context(), "x", false, nil); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("events: %v", err)
+	}
+	if why := c.Refused(t.Context()); !strings.Contains(why, "/run/x/node.sock") {
+		t.Errorf("why is not said: %q", why)
+	}
+	if _, err := closed.Status(t.Context()); err == nil || errors.Is(err, ErrNotRunning) {
+		t.Errorf("a socket that was asked for by name: %v", err)
 	}
 }
 
