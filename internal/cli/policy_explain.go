@@ -27,6 +27,9 @@ func printExplanation(pen pen, x explained) {
 	if x.Node != "" && !x.Refused {
 		pen.printf("note: %s\n", visible(x.Node))
 	}
+	if len(x.Layers) == 0 && !x.Decision.Allowed && !x.Refused {
+		pen.printf("  a repository asks for hosts in .mojoup/policy.json, --tool adds those of an agent tool\n")
+	}
 	pen.printf("%s", approvalLine(x.Approval))
 	for _, l := range x.Layers {
 		answer := "refuses"

@@ -184,11 +184,11 @@ func (h here) withNode(ctx context.Context, p Process, ask func() error) error {
 // request is what the node needs to know: it has neither the caller's
 // terminal, environment nor directory.
 func (o runOptions) request(p Process) (api.RunRequest, error) {
-	if len(o.command) == 0 && o.tool == "" {
-		return api.RunRequest{}, fault.Usage("run needs a command after --, or --tool").WithHint("for example `mojoup-node run -- make test`")
-	}
 	if o.headless != "" && o.tool == "" {
 		return api.RunRequest{}, fault.Usage("--headless is a prompt for an agent tool").WithHint("name it: --tool claude")
+	}
+	if len(o.command) == 0 && o.tool == "" {
+		return api.RunRequest{}, fault.Usage("run needs a command after --, or --tool").WithHint("for example `mojoup-node run -- make test`")
 	}
 	req := api.RunRequest{
 		Tool: o.tool, Command: o.command, Headless: o.headless, Engine: o.engine,

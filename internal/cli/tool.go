@@ -153,8 +153,9 @@ func newToolShow(p Process) *cobra.Command {
 		Long: `Print the profile of a tool: how it is started, what it reaches, which keys it
 takes and where they go, where its sign-in is kept and what of it is never
 copied. A file NAME.toml of that form in ~/.config/mojoup/tools adds a tool, or
-takes the place of a built-in profile; docs/tools.md explains each line.`,
-		Example: "  mojoup-node tool show claude >~/.config/mojoup/tools/mine.toml",
+takes the place of a built-in profile; its "name" is that of the file, so change
+that in a copy. docs/tools.md explains each line.`,
+		Example: "  mkdir -p ~/.config/mojoup/tools\n  mojoup-node tool show claude >~/.config/mojoup/tools/mine.toml",
 		Args:    exactly("the name of a tool"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, err := look(p)

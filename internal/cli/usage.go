@@ -64,7 +64,11 @@ func notBoth(cmd *cobra.Command, a, b string) error {
 func unknownCommand(cmd *cobra.Command, word string) error {
 	f := fault.Usage("there is no command %q", strings.TrimSpace(strings.TrimPrefix(called(cmd)+" ", cmd.Root().Name()+" ")+word))
 	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+	near := cmd.SuggestionsFor(word) // in the order of the alphabet
+	if nearest := config.Nearest(word, near); nearest != "" {
+		near = []string{nearest}
+	}
+	if len(near) > 0 {
 		return f.WithHint("did you mean `%s %s`?", cmd.CommandPath(), near[0])
 	}
 	return f.WithHint("see `%s --help`", cmd.CommandPath())

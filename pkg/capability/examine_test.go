@@ -3,6 +3,7 @@ package capability
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"runtime"
 	"slices"
@@ -127,7 +128,11 @@ func TestB98_ReportAsJSON(t *testing.T) {
 func TestB100_EngineSetDockerMissing(t *testing.T) {
 	h := goodHost()
 	h.Docker = func(context.Context) DockerAnswer { return DockerAnswer{Trouble: DockerDown} }
+	h.Image = func(context.Context) (string, error) { return "", errors.New("a client's words") }
 	r := Examine(t.Context(), h, Docker)
+	if image := check(t, h, NameImage); image.Mend == "" || image.Reason != "Docker is not running" {
+		t.Errorf("the image: %+v", image)
+	}
 	if want := "This machine cannot sandbox agents: Docker is not running"; r.Verdict.String() != want {
 		t.Errorf("verdict %q", r.Verdict)
 	}

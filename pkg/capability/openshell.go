@@ -116,6 +116,11 @@ func checkImage(ctx context.Context, h *Host, _ facts) Check {
 	}
 	found, err := h.Image(ctx)
 	if err != nil {
+		if h.Docker != nil && ctx.Err() == nil { // what keeps Docker away has a way to mend it
+			if away := h.Docker(ctx).Err(); away != nil {
+				err = away
+			}
+		}
 		return refused(err, ctx.Err() != nil)
 	}
 	return Check{State: OK, Found: plain(found)}

@@ -15,7 +15,7 @@ import (
 func readFile(path string) (v secrets.Value, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return v, errorf("", "the file %s cannot be read: %s", path, plain(err))
+		return v, errorf("check that it exists and that you may read it", "the file %s cannot be read: %s", path, plain(err))
 	}
 	defer f.Close()
 	info, err := f.Stat()

@@ -37,7 +37,7 @@ func (c *checker) profile(p *Profile) {
 	case !slug.MatchString(p.Name):
 		c.problem("name", "a-z, 0-9 and '-', beginning with a letter", "%.40q is no name of a tool", p.Name)
 	case !named(c.file, p.Name):
-		c.problem("name", "rename the file to "+fileName(p.Name), "the profile of %s stands in a file of another name", p.Name)
+		c.problem("name", "write the file's name here, or rename it to "+fileName(p.Name), "the profile of %s stands in a file of another name", p.Name)
 	}
 	c.words("title", p.Title, true)
 	if p.Choose != ChooseFirst && p.Choose != ChooseEach {
