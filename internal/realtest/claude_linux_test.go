@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/realtest/upstream"
-	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 const (
@@ -42,7 +41,6 @@ func answer(r upstream.Request) []upstream.Block {
 // TestClaude runs the real agent against an upstream of the test's own, by a
 // base URL and by the service's real name.
 func TestClaude(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		dir := claude(t)
 		prompt := []string{"claude", "-p", "say that all is well"}

@@ -9,14 +9,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // TestSignInsGoWithADeadNode: what a session had of a real token, where it was put
 // and where a program inside copied it, is gone once the next node has started.
 func TestSignInsGoWithADeadNode(t *testing.T) {
-	kerneltest.Long(t)
 	everywhere(t, func(t *testing.T, who somebody) {
 		const token, file = "sk-ant-oat01-DeadNode0123456789abcdefghijklmnop", "home/.claude/.credentials.json"
 		r := newRig(t, who, nil, func(r *rig) { r.env = append(r.env, "MOJOUP_NODE_SIGNIN_MODE_CLAUDE=lease") })

@@ -80,9 +80,10 @@ type somebody struct {
 }
 
 // everybody runs a test as root and as an ordinary user where it may, else as
-// whoever runs the test.
+// whoever runs the test. A node is built for them, which takes long.
 func everybody(t *testing.T, test func(*testing.T, somebody)) {
 	t.Helper()
+	kerneltest.Long(t)
 	who := []somebody{{uid: os.Getuid(), gid: os.Getgid()}}
 	if os.Getuid() == 0 {
 		who = append(who, somebody{uid: 1000, gid: 1000})
@@ -230,6 +231,16 @@ func (r *rig) environ() []string {
 		"MOJOUP_NODE_NETWORK_PRIVATE=127.0.0.0/8",
 		"MOJOUP_NODE_CONSOLE_LISTEN=127.0.0.1:0",
 	}, r.env...)
+}
+
+// fromOutside is called before the node is asked, or looked at, from outside of
+// the rig's namespaces. An ordinary user's rig has a user namespace: its node
+// takes no callers of another one, and whoever made it may look into the node.
+func (r *rig) fromOutside() {
+	r.t.Helper()
+	if os.Getuid() != 0 {
+		r.t.Skip("wanted root, whose node needs no user namespace, found an ordinary user")
+	}
 }
 
 // inNamespace is a command line that mounts the test's names and authorities,

@@ -145,7 +145,6 @@ exit 0`
 // repository's owner, who can remove it as usual, and nothing of it makes
 // anybody mightier.
 func TestB52_WhatASessionMakesCanBeRemoved(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		r := newRig(t, who, nil)
 		person := r.outside("sh", "-c", `git config user.name n && git config user.email n@n.example && git commit -q --allow-empty -m first && git worktree add -q ../linked`)

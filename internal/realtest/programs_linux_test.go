@@ -106,7 +106,6 @@ func goClient(t *testing.T, r *rig) []string {
 // TestClients lets every client reach what the policy allows, over a tunnel
 // and where the proxy ends TLS, and shows it the text of a denial elsewhere.
 func TestClients(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		for _, c := range clients() {
 			t.Run(c.name, func(t *testing.T) { testClient(t, who, c) })
@@ -189,7 +188,6 @@ func testClient(t *testing.T, who somebody, c client) {
 // TestGit clones, fetches and pushes over https, with a policy that lets only
 // reading through and with one that lets all through.
 func TestGit(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "git")
 		r := newRig(t, who, map[string]string{gitName: "127.0.0.1"})

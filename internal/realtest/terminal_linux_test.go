@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // shell is a bash whose prompt a test can wait for.
@@ -18,7 +16,6 @@ var shell = []string{"run", "--env", "PS1=prompt> ", "--", "bash", "--norc", "--
 // TestDayEditor edits with vim, suspends it, looks at the file, goes on and
 // saves: the terminal is given back with the modes that it had.
 func TestDayEditor(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "vim", "bash")
 		r := newRig(t, who, nil)
@@ -49,7 +46,6 @@ func TestDayEditor(t *testing.T) {
 
 // TestDayRebase has git start editors: one for the list, one for a message.
 func TestDayRebase(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "vim", "git")
 		r := newRig(t, who, nil)
@@ -69,7 +65,6 @@ func TestDayRebase(t *testing.T) {
 
 // TestDayPager pages, searches, and draws anew in a window of another size.
 func TestDayPager(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "less")
 		r := newRig(t, who, nil)
@@ -107,7 +102,6 @@ func awaitSize(size string) string {
 // TestDayViewers looks at one program from several terminals of different
 // sizes: it has that of whoever did something last, and all see the same.
 func TestDayViewers(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "top", "bash")
 		r := newRig(t, who, nil)
@@ -150,7 +144,6 @@ func TestDayViewers(t *testing.T) {
 // before finds everything again, from another terminal; who did not has ended
 // the session by that.
 func TestDayDrop(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "python3", "bash")
 		r := newRig(t, who, nil)
@@ -187,7 +180,6 @@ func TestDayDrop(t *testing.T) {
 // TestDayServer starts a dev server as people do, reaches it from this machine,
 // and ends it with Ctrl-C.
 func TestDayServer(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "npm", "node")
 		r := newRig(t, who, nil)
@@ -231,7 +223,6 @@ func freePort(t *testing.T) int {
 // TestDayTests runs a test suite: in colour on a terminal, without on a pipe,
 // and its exit code is the session's.
 func TestDayTests(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "/usr/bin/pytest")
 		r := newRig(t, who, nil)
@@ -250,7 +241,6 @@ func TestDayTests(t *testing.T) {
 // TestDayShell is a shell as an agent's person uses it: jobs in the background
 // and back, Ctrl-C, Ctrl-D, colours, and the variables that programs ask.
 func TestDayShell(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "bash", "tput")
 		r := newRig(t, who, nil)
@@ -295,7 +285,6 @@ func TestDayShell(t *testing.T) {
 
 // TestDayGitHub is what gh says where nobody is signed in.
 func TestDayGitHub(t *testing.T) {
-	kerneltest.Long(t)
 	everybody(t, func(t *testing.T, who somebody) {
 		programs(t, "gh")
 		r := newRig(t, who, nil)

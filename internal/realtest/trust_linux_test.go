@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // trustKey is a key that a client can only have swapped where it trusts the
@@ -188,7 +186,6 @@ func (c truster) test(t *testing.T, r *rig, k *keyed, url, policy string) {
 // TestClientsTrustTheSession: where the way out ends TLS, each client takes the
 // session's certificate for what it is, by the means that are its own.
 func TestClientsTrustTheSession(t *testing.T) {
-	kerneltest.Long(t)
 	everywhere(t, func(t *testing.T, who somebody) {
 		r, k, url, policy := trustRig(t, who)
 		for _, c := range trusters() {

@@ -33,6 +33,9 @@ func generators(t *testing.T) (protoc, plugin string) {
 var compiler = regexp.MustCompile(`(?m)^//.*\bprotoc\b +v.*$`)
 
 func TestGeneratedGoIsCurrent(t *testing.T) {
+	if !*update {
+		kerneltest.Long(t) // it builds a generator
+	}
 	protoc, plugin := generators(t)
 	for _, generation := range []string{"v00", "v01"} {
 		out := t.TempDir()
