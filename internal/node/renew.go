@@ -95,37 +95,20 @@ type renewal struct {
 // runs waits for the same.
 func (n *Node) renew(ctx context.Context, what Renewal) error {
 	n.renewals.mu.Lock()
-	before := n.renewals.now[what.Path]
-	r := before
-	now := time.Now()
-	switch {
-	case before == nil || before.done() && !now.Before(before.until):
-		r = &renewal{over: make(chan struct{})}
-		if before != nil {
-			r.rejected = before.rejected
-		}
-		if what.Rejected != "" && now.Before(r.rejected) {
-			n.renewals.mu.Unlock()
-			return errors.New("it was renewed a moment ago, for the same reason")
+	r := n.renewals.now[what.Path]
+	if now := time.Now(); r == nil || r.done() && !now.Before(r.until) {
+		var rejected time.Time
+		if r != nil {
+			rejected = r.rejected
 		}
 		if what.Rejected != "" {
-			r.rejected = now.Add(rejectedAgain)
-		}
-		if n.renewals.now == nil {
-			n.renewals.now = map[string]*renewal{}
-		}
-		n.renewals.now[what.Path] = r
-		// Whoever asked may leave; what has begun is brought to its end.
-		n.renewals.running.Go(func() {
-			r.err = n.o.Renew(context.WithoutCancel(ctx), what)
-			if r.err != nil || what.stillDue() {
-				r.until = time.Now().Add(renewAgain)
+			if now.Before(rejected) {
+				n.renewals.mu.Unlock()
+				return errors.New("it was renewed a moment ago, for the same reason")
 			}
-			if r.err != nil {
-				n.log.Warn("renewing a sign-in", "tool", what.Tool.Name, "err", r.err)
-			}
-			close(r.over)
-		})
+			rejected = now.Add(rejectedAgain)
+		}
+		r = n.beginLocked(ctx, what, rejected)
 	}
 	n.renewals.mu.Unlock()
 	select {
@@ -134,6 +117,27 @@ func (n *Node) renew(ctx context.Context, what Renewal) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// beginLocked begins a renewal. Whoever asked for it may leave; what has begun is
+// brought to its end.
+func (n *Node) beginLocked(ctx context.Context, what Renewal, rejected time.Time) *renewal {
+	r := &renewal{over: make(chan struct{}), rejected: rejected}
+	if n.renewals.now == nil {
+		n.renewals.now = map[string]*renewal{}
+	}
+	n.renewals.now[what.Path] = r
+	n.renewals.running.Go(func() {
+		r.err = n.o.Renew(context.WithoutCancel(ctx), what)
+		if r.err != nil || what.stillDue() {
+			r.until = time.Now().Add(renewAgain)
+		}
+		if r.err != nil {
+			n.log.Warn("renewing a sign-in", "tool", what.Tool.Name, "err", r.err)
+		}
+		close(r.over)
+	})
+	return r
 }
 
 func (r *renewal) done() bool {

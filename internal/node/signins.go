@@ -357,7 +357,7 @@ func variableOf(env []string, name string) string {
 func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
 	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Path}
 	one.renews = func(ctx context.Context, rejected string) error {
-		return l.n.renew(ctx, Renewal{one.tool, one.path, rejected})
+		return l.n.renew(ctx, Renewal{Tool: one.tool, Path: one.path, Rejected: rejected})
 	}
 	if mode == signin.StandIn {
 		one.standIn, err = l.keys.ring.Add(secrets.Secret{

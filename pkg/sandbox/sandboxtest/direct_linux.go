@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,32 +24,14 @@ func testDirect(t *testing.T, s *suite) {
 		{Host: "db.example", Port: 5432, Address: "127.0.1.1"}, {Host: "db.example", Port: 5433, Address: "127.0.1.1"},
 		{Host: "refused.example", Port: 5432, Address: "127.0.1.2"}, {Host: "low.example", Port: 22, Address: "127.0.1.3"},
 	}
-	made, err := s.newEngine(t).Prepare(deadline(t), spec)
-	must(t, err)
-	served := make(chan struct{})
-	var tunnels tunnels
-	go func() { defer close(served); tunnels.serve(made.Listener()) }()
-	b := &box{Sandbox: made, t: t}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := made.Remove(ctx); err != nil {
-			t.Errorf("Remove: %v", err)
-		}
-		_ = made.Listener().Close()
-		<-served
-	})
+	b, tunnels := s.tunnelled(t, spec)
 	facts, err := b.Check(deadline(t))
 	must(t, err)
-	fact, ok := sandbox.Fact{}, false
-	for _, f := range facts {
-		if f.Name == sandbox.FactDirect {
-			fact, ok = f, true
-		}
-	}
-	if !ok {
+	said := slices.IndexFunc(facts, func(f sandbox.Fact) bool { return f.Name == sandbox.FactDirect })
+	if said < 0 {
 		t.Fatalf("nothing is said of %s", sandbox.FactDirect)
 	}
+	fact := facts[said]
 	// The server speaks first, as those of databases do.
 	const speak = `read -r greeting <&3 && echo "$greeting" && echo select >&3 && read -r answer <&3 && echo "$answer"`
 	byProxy := `exec 3<>/dev/tcp/` + strings.Replace(proxyAddress, ":", "/", 1) + ` && printf 'CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n' "$0" "$0" >&3 &&
@@ -86,6 +69,26 @@ while read -r line <&3 && [ "${line%?}" ]; do :; done && ` + speak
 	}
 }
 
+// tunnelled is a sandbox whose way out opens tunnels.
+func (s *suite) tunnelled(t *testing.T, spec sandbox.Spec) (*box, *tunnels) {
+	t.Helper()
+	made, err := s.newEngine(t).Prepare(deadline(t), spec)
+	must(t, err)
+	served := make(chan struct{})
+	var all tunnels
+	go func() { defer close(served); all.serve(made.Listener()) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := made.Remove(ctx); err != nil {
+			t.Errorf("Remove: %v", err)
+		}
+		_ = made.Listener().Close()
+		<-served
+	})
+	return &box{Sandbox: made, t: t}, &all
+}
+
 // tunnels is a proxy that opens all tunnels but those to refused.example, and is
 // every server at their other end.
 type tunnels struct {
@@ -96,12 +99,7 @@ type tunnels struct {
 func (p *tunnels) asked(to string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, have := range p.all {
-		if have == to {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.all, to)
 }
 
 func (p *tunnels) serve(l net.Listener) {

@@ -407,12 +407,9 @@ func (d *driver) carry(l net.Listener) {
 	}
 }
 
-func (d *driver) start(ctx context.Context, b *box, host string) error {
-	program, err := supervisor()
-	if err != nil {
-		return err
-	}
-	mounts := []mount.Mount{
+// mounts are those of a container that runs program first.
+func (d *driver) mounts(b *box, program string) (mounts []mount.Mount, err error) {
+	mounts = []mount.Mount{
 		{Type: mount.TypeBind, Source: filepath.Dir(program), Target: filepath.Dir(inside.Program), ReadOnly: true},
 		{Type: mount.TypeBind, Source: filepath.Join(b.host, "etc"), Target: filepath.Dir(inside.ConfigPath), ReadOnly: true},
 		{Type: mount.TypeBind, Source: filepath.Join(b.host, "run"), Target: inside.ControlDir},
@@ -420,7 +417,7 @@ func (d *driver) start(ctx context.Context, b *box, host string) error {
 	if d.g.o.Machine {
 		shared, err := machineDirs()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, dir := range shared {
 			mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: dir, Target: dir, ReadOnly: true})
@@ -435,6 +432,18 @@ func (d *driver) start(ctx context.Context, b *box, host string) error {
 			continue
 		}
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+	}
+	return mounts, nil
+}
+
+func (d *driver) start(ctx context.Context, b *box, host string) error {
+	program, err := supervisor()
+	if err != nil {
+		return err
+	}
+	mounts, err := d.mounts(b, program)
+	if err != nil {
+		return err
 	}
 	pids := int64(2048)
 	hostConfig := &container.HostConfig{

@@ -71,22 +71,25 @@ func imported(t testing.TB, name string, stubs ...string) string {
 		t.Fatal(err)
 	}
 	archive := rootfs(t, program, strings.Fields(string(applets)), stubs)
-	// Not made anew where it is there: each making leaves one without a name.
-	sum := fmt.Sprintf("%x", sha256.Sum256(archive))
-	if is, err := docker.ImageInspect(t.Context(), name); err == nil && is.Comment == sum {
-		imaged[name] = true
-		return name
-	}
-	answer, err := docker.ImageImport(t.Context(), image.ImportSource{Source: bytes.NewReader(archive), SourceName: "-"}, name, image.ImportOptions{Message: sum})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Close()
-	if text, err := io.ReadAll(answer); err != nil || strings.Contains(string(text), "error") {
-		t.Fatalf("import: %v %s", err, text)
+	have(t, docker, name, fmt.Sprintf("%x", sha256.Sum256(archive)), func() io.Reader { return bytes.NewReader(archive) })
+	return name
+}
+
+// have makes an image of an archive, whose sum stands in it. It is not made anew
+// where it is there: each making leaves one without a name.
+func have(t testing.TB, docker *client.Client, name, sum string, archive func() io.Reader) {
+	t.Helper()
+	if is, err := docker.ImageInspect(t.Context(), name); err != nil || is.Comment != sum {
+		answer, err := docker.ImageImport(t.Context(), image.ImportSource{Source: archive(), SourceName: "-"}, name, image.ImportOptions{Message: sum})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Close()
+		if text, err := io.ReadAll(answer); err != nil || strings.Contains(string(text), "error") {
+			t.Fatalf("import: %v %s", err, text)
+		}
 	}
 	imaged[name] = true
-	return name
 }
 
 func rootfs(t testing.TB, busybox []byte, applets, stubs []string) []byte {

@@ -4,7 +4,6 @@ package gatewaytest
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/docker/docker/api/types/image"
 )
 
 // ownDir is the part of a system's programs that is the image's own, in which
@@ -61,33 +58,22 @@ const machineName = "mojoup-double-machine:latest"
 func Machine(t testing.TB) string {
 	t.Helper()
 	docker := Docker(t)
-	name := machineName
 	imaging.Lock()
 	defer imaging.Unlock()
-	if imaged[name] {
-		return name
+	if imaged[machineName] {
+		return machineName
 	}
 	sum := sha256.New()
 	files := machineFiles(t)
 	for _, f := range files {
 		fmt.Fprintln(sum, f.header.Name, f.header.Linkname, f.header.Mode, f.header.Size, f.header.ModTime.UnixNano(), f.text)
 	}
-	comment := fmt.Sprintf("%x", sum.Sum(nil))
-	// Not made anew where it is there: each making leaves one without a name.
-	if is, err := docker.ImageInspect(t.Context(), name); err != nil || is.Comment != comment {
+	have(t, docker, machineName, fmt.Sprintf("%x", sum.Sum(nil)), func() io.Reader {
 		archive, w := io.Pipe()
 		go func() { _ = w.CloseWithError(writeFiles(w, files)) }()
-		answer, err := docker.ImageImport(t.Context(), image.ImportSource{Source: archive, SourceName: "-"}, name, image.ImportOptions{Message: comment})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Close()
-		if text, err := io.ReadAll(answer); err != nil || strings.Contains(string(text), "error") {
-			t.Fatalf("import: %v %s", err, text)
-		}
-	}
-	imaged[name] = true
-	return name
+		return archive
+	})
+	return machineName
 }
 
 // A machineFile is one entry of an image; its content is a file of this machine
@@ -182,7 +168,7 @@ func copied(t testing.TB, root string) (files []machineFile) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.Clip(files)
+	return files
 }
 
 func writeFiles(w io.Writer, files []machineFile) error {
@@ -200,7 +186,7 @@ func (f machineFile) write(archive *tar.Writer) error {
 		return err
 	}
 	if f.from == "" {
-		_, err := io.Copy(archive, bytes.NewBufferString(f.text))
+		_, err := io.Copy(archive, strings.NewReader(f.text))
 		return err
 	}
 	in, err := os.Open(f.from)
