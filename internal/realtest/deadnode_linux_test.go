@@ -25,7 +25,7 @@ func TestSignInsGoWithADeadNode(t *testing.T) {
 			out, err := r.command("", nil, "run", "--policy", policy, "--", "sh", "-ec", `cp -r ~/.claude ~/other; mv ~/other/.credentials.json ~/data.sqlite; chmod 0 ~/other; test -s ~/data.sqlite; : >up; exec sleep 600`)
 			ended <- fmt.Sprintf("%v: %s", err, out)
 		}()
-		r.until("the session is up", func() bool {
+		r.eventually("the session is up", func() bool {
 			select {
 			case said := <-ended:
 				t.Fatalf("it ended with %s", said)
@@ -44,26 +44,11 @@ func TestSignInsGoWithADeadNode(t *testing.T) {
 		node, err := binary()
 		r.must(err)
 		r.start(node)
-		r.until("the token is gone", func() bool { return len(r.holding(token)) == 0 && (r.double == nil || r.double.Containers(t) == 0) })
+		r.eventually("the token is gone", func() bool { return len(r.holding(token)) == 0 && (r.double == nil || r.double.Containers(t) == 0) })
 		if b, err := os.ReadFile(filepath.Join(r.dir, file)); err != nil || !strings.Contains(string(b), token) {
 			t.Errorf("the person's own file: %v", err)
 		}
 	}, both...)
-}
-
-// until waits for something that is bound to come.
-func (r *rig) until(what string, come func() bool) {
-	r.t.Helper()
-	late := time.After(time.Minute)
-	beat := time.NewTicker(20 * time.Millisecond)
-	defer beat.Stop()
-	for !come() {
-		select {
-		case <-beat.C:
-		case <-late:
-			r.t.Fatalf("waited in vain: %s\n%s", what, r.nodeLog())
-		}
-	}
 }
 
 // holding are the files of the rig that hold a text, but for those of the

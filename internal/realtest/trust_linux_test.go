@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,12 +50,7 @@ func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (k *keyed) got(word string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, key := range k.keys[word] {
-		if key == trustKey {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(k.keys[word], trustKey)
 }
 
 // A truster is a client that has to trust the session's authority. Its script
