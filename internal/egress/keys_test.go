@@ -5,16 +5,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/iotest"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -409,35 +406,6 @@ func TestB42_WebSocketCarriesAKey(t *testing.T) {
 	}
 }
 
-func textFrame(s string) []byte {
-	head := []byte{0x81, 127}
-	switch {
-	case len(s) < 126:
-		head[1] = byte(len(s))
-	case len(s) < 1<<16:
-		head[1] = 126
-		head = binary.BigEndian.AppendUint16(head, uint16(len(s)))
-	default:
-		head = binary.BigEndian.AppendUint64(head, uint64(len(s)))
-	}
-	return append(head, s...)
-}
-
-func readFrame(in *bufio.Reader) (string, error) {
-	var head [14]byte
-	if _, err := io.ReadFull(in, head[:2]); err != nil {
-		return "", err
-	}
-	n := map[byte]int{126: 2, 127: 8}[head[1]&0x7f]
-	if _, err := io.ReadFull(in, head[2:2+n]); err != nil {
-		return "", err
-	}
-	_, length, _ := frameHead(head[:2+n])
-	b := make([]byte, min(length, 1<<20))
-	_, err := io.ReadFull(in, b)
-	return string(b), err
-}
-
 // A body that is too long for its key is told so, where it asks for one, and
 // passes whole where it does not.
 func TestLongBodiesAreNotSentInVain(t *testing.T) {
@@ -475,136 +443,4 @@ func TestLongBodiesAreNotSentInVain(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A field by which a server may take a request for another is judged as that one.
-func TestOverridesAreJudged(t *testing.T) {
-	w := newWorld(t, rules(t, `{"rules": [{"hosts": ["api.x.example"], "methods": ["GET", "POST"], "paths": ["/a/**"]}]}`))
-	var got heard
-	w.serve(443, true, got.ServeHTTP)
-	for _, h2 := range []bool{false, true} {
-		for _, tt := range []struct {
-			name, value string
-			want        int
-		}{
-			{"X-HTTP-Method-Override", "DELETE", 403}, {"X-HTTP-Method-Override", " delete", 403}, {"X-HTTP-Method", "PUT", 403}, {"X-Method-Override", "PATCH", 403},
-			{"X-HTTP-Method-Override", "GET", 200}, {"X-HTTP-Method-Override", "", 200},
-			{"X-Original-URL", "/admin", 403}, {"X-Rewrite-URL", "/a/../b?x", 403}, {"X-Original-URL", "elsewhere", 403}, {"X-Original-URL", "/a/c?x", 200},
-		} {
-			req, _ := http.NewRequest("POST", "https://api.x.example/a/b", nil)
-			req.Header.Set(tt.name, tt.value)
-			before := got.count()
-			res, err := w.client(h2).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			said, _ := io.ReadAll(res.Body)
-			res.Body.Close()
-			if res.StatusCode != tt.want || (got.count() > before) != (tt.want == 200) || tt.want == 403 && !strings.Contains(string(said), "in its place") {
-				t.Errorf("h2 %t %s: %s: %d %s", h2, tt.name, tt.value, res.StatusCode, said)
-			}
-		}
-	}
-}
-
-// Two fields together are judged as both say, a name with an underscore is the
-// same to many servers, and a push is at its own path or nowhere.
-func TestOverridesAreJudgedTogether(t *testing.T) {
-	w := newWorld(t, rules(t, `{"rules": [
-		{"hosts": ["api.x.example"], "methods": ["GET", "POST"], "paths": ["/a/**"]},
-		{"hosts": ["api.x.example"], "methods": ["DELETE"], "paths": ["/a/mine"]},
-		{"hosts": ["api.x.example"], "methods": ["GET"], "paths": ["/b/**"]},
-		{"hosts": ["api.x.example"], "methods": ["GET", "POST"], "paths": ["/r.git/**"], "push": ["refs/heads/agent/*"]}]}`))
-	var got heard
-	w.serve(443, true, got.ServeHTTP)
-	const method, path = "X-HTTP-Method-Override", "X-Original-URL"
-	for _, h2 := range []bool{false, true} {
-		for _, tt := range []struct {
-			path   string
-			fields []string
-			want   int
-		}{
-			{"/a/mine", []string{method, "DELETE"}, 200},
-			{"/a/mine", []string{method, "GET", path, "/b/x"}, 403}, // POST /b/x, where a server heeds one of them only
-			{"/a/mine", []string{method, "DELETE", path, "/a/other"}, 403},
-			{"/a/mine", []string{method, "DELETE", "X-Rewrite-URL", "/b/x"}, 403},
-			{"/a/mine", []string{"X_HTTP_METHOD_OVERRIDE", "PUT"}, 403},
-			{"/a/mine", []string{"x-original_url", "/admin"}, 403},
-			{"/a/mine", []string{path, "/r.git/git-receive-pack"}, 403},
-			{"/a/mine", []string{method, "GET", "X-HTTP-Method", "GET", "X-Method-Override", "GET", "X_HTTP_Method", "GET"}, 403},
-			{"/a/mine", []string{method, "GET", path, "/a/other"}, 200},
-		} {
-			req, _ := http.NewRequest("POST", "https://api.x.example"+tt.path, nil)
-			for i := 0; i < len(tt.fields); i += 2 {
-				req.Header[tt.fields[i]] = []string{tt.fields[i+1]}
-			}
-			before := got.count()
-			res, err := w.client(h2).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			said, _ := io.ReadAll(res.Body)
-			res.Body.Close()
-			if res.StatusCode != tt.want || (got.count() > before) != (tt.want == 200) || tt.want == 403 && !strings.Contains(string(said), "in its place") {
-				t.Errorf("h2 %t %s %q: %d %s", h2, tt.path, tt.fields, res.StatusCode, said)
-			}
-		}
-	}
-}
-
-// fragment is one frame of several that make a message.
-func fragment(opcode byte, final bool, text string) []byte {
-	f := append([]byte{opcode, byte(len(text))}, text...)
-	if final {
-		f[0] |= 0x80
-	}
-	return f
-}
-
-// A key that a server cuts in pieces over the fragments of one message is
-// masked, however the bytes arrive and whatever stands between; two messages
-// are not one.
-func TestFragmentedMessagesAreMasked(t *testing.T) {
-	ring := secrets.NewBook().Open("s")
-	standIn, err := ring.Add(secrets.Secret{Name: "K", Value: secrets.NewValue([]byte(realKey)), Binding: bindAPI})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const a, b, ping = 7, 12, "still there?"
-	message := func(key string) []byte {
-		return slices.Concat(
-			fragment(1, false, "x "+key[:a]), fragment(0, false, ""), fragment(9, true, ping), fragment(0, false, key[a:b]), fragment(0, true, key[b:]+" y"),
-			fragment(1, false, "begun "+key[:a]), fragment(0, true, ""), fragment(1, true, "other"),
-		)
-	}
-	sent := message(realKey)
-	want := append(message(standIn)[:len(sent)-len("other")-4-a], sent[len(sent)-len("other")-4-a:]...)
-	for name, from := range map[string]io.Reader{"at once": bytes.NewReader(sent), "byte by byte": iotest.OneByteReader(bytes.NewReader(sent)), "in halves": iotest.HalfReader(bytes.NewReader(sent))} {
-		got, err := io.ReadAll(&frames{mask: ring.Masker(), from: from})
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: %v\n%q, want\n%q", name, err, got, want)
-		}
-	}
-	endless := io.MultiReader(bytes.NewReader(fragment(1, false, realKey[:a])), bytes.NewReader(bytes.Repeat(fragment(0, false, ""), maxWaiting)))
-	if _, err := io.Copy(io.Discard, &frames{mask: ring.Masker(), from: endless}); err != errFragments {
-		t.Errorf("a message without end: %v", err)
-	}
-}
-
-// FuzzFrames: whatever a server sends, everything comes out, as long as it was.
-func FuzzFrames(f *testing.F) {
-	f.Add(append(textFrame("a "+realKey), textFrame("s")...))
-	f.Add([]byte{0x81, 127, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
-	ring := secrets.NewBook().Open("s")
-	if _, err := ring.Add(secrets.Secret{Name: "K", Value: secrets.NewValue([]byte(realKey)), Binding: bindAPI}); err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, from := range []io.Reader{bytes.NewReader(data), iotest.OneByteReader(bytes.NewReader(data))} {
-			got, err := io.ReadAll(&frames{mask: ring.Masker(), from: from})
-			if err != nil || len(got) != len(data) {
-				t.Fatalf("%d bytes became %d: %v", len(data), len(got), err)
-			}
-		}
-	})
 }
