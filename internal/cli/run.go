@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/fault"
@@ -75,7 +76,12 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
 			return run(cmd.Context(), p, o)
 		},
 	}
-	f := cmd.Flags()
+	o.flags(cmd.Flags())
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func (o *runOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.repo, "repo", "", "the repository, where it is not the one around the current directory")
 	f.StringVar(&o.tool, "tool", "", "run this agent tool: claude, copilot, codex, opencode, kilo, or one of your own")
 	f.StringVar(&o.headless, "headless", "", "give the tool this `prompt` and let it work without asking anybody")
@@ -88,8 +94,6 @@ says why. Where this command itself goes away, the session gets SIGHUP.`,
 	f.BoolVar(&o.record, "record-terminal", false, "keep what the terminal shows, for session logs --terminal; without it nothing of that is kept")
 	o.view.flags(f)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
-	f.SetInterspersed(false)
-	return cmd
 }
 
 func run(ctx context.Context, p Process, o runOptions) error {
