@@ -424,7 +424,11 @@ func TestLongBodiesAreNotSentInVain(t *testing.T) {
 			{"application/json", `{"key":"` + standIn + `","pad":"` + pad + `"}`, 403},
 			{"application/json", `{"messages":["KEY=` + standIn + ` "],"pad":"` + pad + `"}`, 200},
 			{"application/x-www-form-urlencoded", "key=" + standIn + "&pad=" + pad, 403},
+			{"application/json", "{ \"key\" :\n\t\"" + standIn + `","pad":"` + pad + `"}`, 403},
+			{"application/json", `{"messages":[{"env":{"API_KEY":"` + standIn + `"}}],"pad":"` + pad + `"}`, 200}, // a transcript
+			{"text/plain", `{"key":"` + standIn + `","pad":"` + pad + `"}`, 200},
 			{"application/x-www-form-urlencoded", "pad=" + standIn + pad, 200},
+			{"application/x-www-form-urlencoded", "monkey=" + standIn + "&pad=" + pad, 200},
 		} {
 			req, _ := http.NewRequest("POST", "https://api.x.example/", strings.NewReader(tt.body))
 			req.Header.Set("Content-Type", tt.kind)

@@ -58,20 +58,47 @@ func (r *Ring) SwapBody(host string, port uint16, path, contentType string, body
 	return out, names
 }
 
-// Unswapped names the secrets whose stand-ins are whole values in the beginning
-// of a body that is too long for a key to be put in it.
+// Unswapped names the secrets that SwapBody would put into a body, of which this
+// is the beginning, were it not too long for that.
 func (r *Ring) Unswapped(host string, port uint16, path, contentType string, begin []byte) (names []string) {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	for _, h := range r.bodies(host, port, path) {
-		found := bytes.Contains(begin, []byte(`"`+h.standIn+`"`))
-		if kind == "application/x-www-form-urlencoded" {
-			found = slices.ContainsFunc(h.bound.body, func(field string) bool { return bytes.Contains(begin, []byte(url.QueryEscape(field)+"="+h.standIn)) })
+		found := false
+		switch {
+		case kind == "application/x-www-form-urlencoded":
+			_, found = swapForm(begin, h, h.standIn)
+		case kind == "application/json", strings.HasSuffix(kind, "+json"):
+			found = bytes.Contains(begin, []byte(h.standIn)) && asksInJSON(begin, h)
 		}
 		if found {
 			names = append(names, h.name)
 		}
 	}
 	return names
+}
+
+// asksInJSON is whether swapJSON would find a field of h, as far as the text goes.
+func asksInJSON(begin []byte, h *held) bool {
+	dec := json.NewDecoder(bytes.NewReader(begin))
+	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
+		return false
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return false
+		}
+		var value json.RawMessage
+		if dec.Decode(&value) != nil {
+			return false
+		}
+		var text string
+		field, _ := name.(string)
+		if slices.Contains(h.bound.body, field) && json.Unmarshal(value, &text) == nil && text == h.standIn {
+			return true
+		}
+	}
+	return false
 }
 
 func swapForm(body []byte, h *held, key string) ([]byte, bool) {
