@@ -107,8 +107,8 @@ func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
 }
 
 // signInCommand runs a program as a secret's command is run: as the user of this
-// process, in no directory of a repository's, for ten
-// seconds at most, and what it said counts for five minutes.
+// process, in no directory of a repository's, for ten seconds at most, and what it
+// said counts for five minutes.
 func (n *Node) signInCommand(ctx context.Context, argv []string) (secrets.Value, bool, error) {
 	ref, ok := signInReference(argv)
 	if !ok {
