@@ -45,7 +45,11 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && f.Name != "help" {
 			kind, about := pflag.UnquoteUsage(f)
-			fmt.Fprintf(&rows, "| `%s` | %s |\n", strings.TrimSpace("--"+f.Name+" "+kind), strings.ReplaceAll(about, "|", "\\|"))
+			short := ""
+			if f.Shorthand != "" {
+				short = "-" + f.Shorthand + ", "
+			}
+			fmt.Fprintf(&rows, "| `%s` | %s |\n", strings.TrimSpace(short+"--"+f.Name+" "+kind), strings.ReplaceAll(about, "|", "\\|"))
 		}
 	})
 	if rows.Len() > 0 {

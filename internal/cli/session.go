@@ -224,7 +224,9 @@ func newSessionStop(p Process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop ID…",
 		Short: "end sessions: SIGTERM first, everything after five seconds",
-		Args:  cobra.ArbitraryArgs,
+		Long: `End sessions: SIGTERM first, everything after five seconds. It asks for the end and
+does not wait for it; "mojoup-node session logs -f ID" returns when it has come.`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return exactly("a session id")(cmd, args)
