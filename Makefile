@@ -61,7 +61,7 @@ bench: build ## start and proxy costs beside bare floors, as docs/benchmarks.md 
 	./mojoup-node bench
 
 test-tools: helper ## real agent tools from npm in real sessions (minutes, downloads)
-	MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 30m -v -run Tools ./internal/realtest
+	MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 60m -v -run Tools ./internal/realtest
 
 test-vm: ## control groups v2, a reboot, a sleep, a clock that is set and an old kernel, in a virtual machine (root, twenty minutes)
 	@.ci/vm/run.sh
