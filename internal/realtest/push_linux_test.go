@@ -239,10 +239,10 @@ cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'
 		for _, want := range []string{"mine username=x-access-token password=ghp_", "is the stand-in", "plain fatal: ", "else fatal: ", "named me", "without the variable", "https://" + gitName + ":" + f.port + "/acme/widget.git", "submodules"} {
 			r.mention(res, want)
 		}
-		if names := leaked([]byte(res.all())); len(names) > 0 {
+		if names := wantedOf(canaries).in([]byte(res.all())); len(names) > 0 {
 			t.Errorf("seen inside: %v", names)
 		}
-		if found := leaksBelow(t, r.dir); len(found) > 0 {
+		if found := wantedOf(canaries).below(t, r.dir); len(found) > 0 {
 			t.Errorf("written: %v", found)
 		}
 		f.mu.Lock()
