@@ -74,7 +74,7 @@ func (s *signedIn) serve(t *testing.T, w world, mode signin.Mode) *running {
 	return s.serveOn(t, w, nativeEngine(t), mode)
 }
 
-func (s *signedIn) serveOn(t *testing.T, w world, e sandbox.Engine, mode signin.Mode) *running {
+func (s *signedIn) serveOn(t *testing.T, w world, e sandbox.Engine, mode signin.Mode, changes ...func(*Options)) *running {
 	t.Helper()
 	if err := os.WriteFile(w.paths.Config, fmt.Appendf(nil, "[node.signin.mode]\nclaude = %q\n", mode), 0o600); err != nil {
 		t.Fatal(err)
@@ -86,6 +86,9 @@ func (s *signedIn) serveOn(t *testing.T, w world, e sandbox.Engine, mode signin.
 			return fmt.Errorf("renews %s", r.Path)
 		}
 		return s.renew(ctx, r.due)
+	}
+	for _, change := range changes {
+		change(&o)
 	}
 	return w.serve(t, o)
 }
@@ -420,4 +423,114 @@ func (s *signedIn) found(t *testing.T) *signin.SignIn {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// TestB75_NoTokenInTheEvidence: a session that shows its sign-in, keeps it in
+// the workspace and asks with it leaves no token where people look later: not in the node's log with all that it can say, its state and
+// runtime files, its answers, or any process's words and variables meanwhile.
+func TestB75_NoTokenInTheEvidence(t *testing.T) {
+	t.Parallel()
+	s, w := newSignedIn(t, 5*time.Minute), newWorld(t) // it is renewed at the start
+	log := &lines{more: make(chan struct{}, 1)}
+	r := s.serveOn(t, w, nativeEngine(t), signin.StandIn, func(o *Options) {
+		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	first := s.token(t)
+	a := w.ask(t, r.client, s.request(`env; cat ~/.claude/.credentials.json; cp ~/.claude/.credentials.json copied; echo shown; exec sleep 600`))
+	defer a.gone()
+	a.out.await(t, "shown")
+	secret := []string{first, s.token(t), "refresh-of-me", "FORBIDDEN"}
+	if first == s.token(t) {
+		t.Fatal("it was not renewed")
+	}
+	leaked := func(where, text string) {
+		for i, token := range secret {
+			if strings.Contains(text, token) {
+				t.Errorf("%s holds token %d", where, i)
+			}
+		}
+	}
+	leaked("the session", a.out.String())
+	status, err := r.client.SignIns(t.Context(), api.SignInsRequest{Env: []string{"HOME=" + s.home}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := json.Marshal(status)
+	if err != nil || !strings.Contains(string(answer), "claude.ai") {
+		t.Fatalf("%s, %v", answer, err)
+	}
+	leaked("signin status", string(answer))
+	for _, what := range []string{"cmdline", "environ"} {
+		of, err := filepath.Glob("/proc/[0-9]*/" + what)
+		if err != nil || len(of) == 0 {
+			t.Fatal(of, err)
+		}
+		for _, p := range of {
+			if b, err := os.ReadFile(p); err == nil { // or it is another's, or gone
+				leaked(p, string(b))
+			}
+		}
+	}
+	searched := func() (files int) {
+		for _, dir := range []string{w.paths.State, w.paths.Runtime, w.repo} {
+			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+				if err == nil && d.Type().IsRegular() {
+					if b, err := os.ReadFile(path); err == nil {
+						files++
+						leaked(path, string(b))
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return files
+	}
+	if n := searched(); n == 0 {
+		t.Error("nothing was searched")
+	}
+	a.gone()
+	_, _ = a.end(t)
+	searched()
+	if text := log.String(); !strings.Contains(text, "{") {
+		t.Error("nothing was logged")
+	}
+	leaked("the log", log.String())
+}
+
+// TestB91_AnotherSessionsStandIn: two sessions of one sign-in have a stand-in
+// each, which is worth nothing to the other, and nothing to anybody once its
+// session has ended.
+func TestB91_AnotherSessionsStandIn(t *testing.T) {
+	t.Parallel()
+	s, book := newSignedIn(t, 8*time.Hour), secrets.NewBook()
+	open := func(id string) (*life, *lent) {
+		l := &life{n: &Node{}, keys: keys{ring: book.Open(id)}}
+		one, err := l.lend(s.found(t), signin.StandIn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l, one
+	}
+	taken := func(l *life, one *lent) bool {
+		h := http.Header{"Authorization": {"Bearer " + one.standIn}}
+		swap, misuse := l.keys.ring.Look(secrets.Request{Host: "api.anthropic.com", Port: 443, TLS: true, Path: "/v1/messages", Header: h})
+		if misuse != nil {
+			return false
+		}
+		swap.Header(h)
+		return h.Get("Authorization") == "Bearer "+s.token(t)
+	}
+	a, ofA := open("a")
+	b, ofB := open("b")
+	if !taken(a, ofA) || !taken(b, ofB) || taken(a, ofB) || taken(b, ofA) || ofA.standIn == ofB.standIn {
+		t.Error("a stand-in is not one session's alone")
+	}
+	a.keys.ring.Close()
+	c, ofC := open("a") // which gets the name, too
+	if taken(a, ofA) || taken(b, ofA) || taken(c, ofA) || !taken(c, ofC) || !taken(b, ofB) {
+		t.Error("the stand-in of a session that has ended is worth something")
+	}
 }
