@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -25,7 +26,8 @@ func named(s sandbox.Spec, at netip.Addr) sandbox.Spec {
 		return s
 	}
 	var text strings.Builder
-	text.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	// Its own name too: Java, for one, ends where that means nothing.
+	fmt.Fprintf(&text, "127.0.0.1 localhost %s\n::1 localhost ip6-localhost ip6-loopback\n", cmp.Or(s.Hostname, usualName))
 	for _, m := range s.Mounts {
 		if m.Kind == sandbox.Text && m.Target == hostsFile {
 			text.Reset()
