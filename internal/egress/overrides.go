@@ -3,6 +3,7 @@ package egress
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
@@ -40,6 +41,10 @@ func (s *serving) overridden(x *exchange, r *http.Request) (policy.Decision, boo
 	}
 	if len(methods) > mostOverrides || len(paths) > mostOverrides {
 		return policy.Decision{Layer: policy.LayerNode, Reason: "too many fields ask for another request in its place"}, false
+	}
+	// In one order, so that the same request is denied for the same reason.
+	for _, found := range [][]taken{methods[1:], paths[1:]} {
+		slices.SortFunc(found, func(a, b taken) int { return cmp.Or(cmp.Compare(a.by, b.by), cmp.Compare(a.as, b.as)) })
 	}
 	for i, method := range methods {
 		for k, path := range paths {
