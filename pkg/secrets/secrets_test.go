@@ -67,7 +67,7 @@ func TestT2_ValuesRefuseToBePrinted(t *testing.T) {
 	}
 }
 
-func TestStandInsHaveTheShapeOfTheirKeys(t *testing.T) {
+func TestB39_StandInsHaveTheShapeOfTheirKeys(t *testing.T) {
 	claims := `{"iss":"x","sub":"person@x.example","exp":1900000000,"iat":1800000000,"https://x/auth":{"id":"acct"}}`
 	enc := base64.RawURLEncoding
 	jwt := enc.EncodeToString([]byte(`{"alg":"RS256","kid":"k"}`)) + "." + enc.EncodeToString([]byte(claims)) + "." + enc.EncodeToString(bytes.Repeat([]byte("s"), 256))
