@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -163,10 +164,10 @@ func TestImageIsSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	if _, err := unix.Pwrite(image.fd, []byte("x"), 0); !errors.Is(err, unix.EPERM) {
+	if _, err := unix.Pwrite(int(image.program.Fd()), []byte("x"), 0); !errors.Is(err, unix.EPERM) {
 		t.Errorf("writing: %v", err)
 	}
-	if flags, err := unix.FcntlInt(uintptr(image.fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+	if flags, err := unix.FcntlInt(image.program.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("it would reach commands: %v, %v", flags, err)
 	}
 }
@@ -197,4 +198,55 @@ func TestMissingHelper(t *testing.T) {
 	if !errors.As(err, &missing) || missing.Arch != "m68k" || !strings.Contains(missing.Hint(), "make") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestStartsBesideOtherDescriptors starts many while others open and close
+// descriptors: whatever numbers the runtime gives out between fork and exec, the
+// program is found.
+func TestStartsBesideOtherDescriptors(t *testing.T) {
+	require(t, TryNamespaces(t.Context()))
+	image, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	var starting, churning sync.WaitGroup
+	over := make(chan struct{})
+	for range 4 {
+		churning.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				var open []*os.File
+				for range 12 {
+					if f, err := os.Open(os.DevNull); err == nil {
+						open = append(open, f)
+					}
+				}
+				for _, f := range open {
+					f.Close()
+				}
+			}
+		})
+	}
+	for range 8 {
+		starting.Go(func() {
+			for range 50 {
+				h, err := image.Start(Options{ID: "beside", UID: os.Getuid(), GID: os.Getgid()})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := h.Kill(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	starting.Wait()
+	close(over)
+	churning.Wait()
 }

@@ -82,8 +82,12 @@ func (i *Image) Start(o Options) (*Helper, error) {
 			attr.Credential.Groups = append(attr.Credential.Groups, uint32(g))
 		}
 	}
-	process, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(i.fd), []string{Name, o.ID}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{i.null, i.null, i.null, theirs}, Sys: attr,
+	// The program is named by the number that it has in the new process: there
+	// any other may have been covered, by what the runtime moves between fork and
+	// exec. The helper closes it first of all.
+	files := []*os.File{i.null, i.null, i.null, theirs, i.program}
+	process, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(len(files)-1), []string{Name, o.ID}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: files, Sys: attr,
 	})
 	if err != nil {
 		conn.Close()

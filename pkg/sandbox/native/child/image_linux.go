@@ -16,8 +16,7 @@ const Name = "mojoup-child"
 // An Image is the helper's program in sealed memory: what is executed is
 // never a file that the session's user could write.
 type Image struct {
-	fd   int
-	null *os.File
+	program, null *os.File
 }
 
 // Available reports whether this build holds a helper: nil, or a
@@ -51,31 +50,27 @@ func Load() (*Image, error) {
 	if err != nil {
 		return nil, &StartError{err}
 	}
-	defer unix.Close(fd)
+	program := os.NewFile(uintptr(fd), Name)
 	if err := writeAll(fd, image); err != nil {
+		program.Close()
 		return nil, fmt.Errorf("loading the sandbox helper: %w", err)
 	}
 	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		program.Close()
 		return nil, fmt.Errorf("sealing the sandbox helper: %w", err)
-	}
-	// Above the four descriptors that the helper gets, or one of them would
-	// cover it between fork and exec.
-	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 16)
-	if err != nil {
-		return nil, fmt.Errorf("loading the sandbox helper: %w", err)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		unix.Close(high)
+		program.Close()
 		return nil, fmt.Errorf("loading the sandbox helper: %w", err)
 	}
-	return &Image{fd: high, null: null}, nil
+	return &Image{program: program, null: null}, nil
 }
 
 // Close frees the memory. Helpers that run are not touched.
 func (i *Image) Close() error {
-	return errors.Join(unix.Close(i.fd), i.null.Close())
+	return errors.Join(i.program.Close(), i.null.Close())
 }
 
 func writeAll(fd int, b []byte) error {
