@@ -1,11 +1,21 @@
 package egress
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 )
+
+// judged wants a request that asks for another one to get this status: with 200
+// the host hears of it, and with 403 the other one is said to be the reason.
+func (w *world) judged(got *heard, h2 bool, req *http.Request, want int) {
+	w.t.Helper()
+	before := got.count()
+	status, said, _ := w.do(w.client(h2), req)
+	if status != want || (got.count() > before) != (want == 200) || want == 403 && !strings.Contains(said, "in its place") {
+		w.t.Errorf("h2 %t %s %v: %d %s", h2, req.URL.Path, req.Header, status, said)
+	}
+}
 
 // A field by which a server may take a request for another is judged as that one.
 func TestOverridesAreJudged(t *testing.T) {
@@ -23,16 +33,7 @@ func TestOverridesAreJudged(t *testing.T) {
 		} {
 			req, _ := http.NewRequest("POST", "https://api.x.example/a/b", nil)
 			req.Header.Set(tt.name, tt.value)
-			before := got.count()
-			res, err := w.client(h2).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			said, _ := io.ReadAll(res.Body)
-			res.Body.Close()
-			if res.StatusCode != tt.want || (got.count() > before) != (tt.want == 200) || tt.want == 403 && !strings.Contains(string(said), "in its place") {
-				t.Errorf("h2 %t %s: %s: %d %s", h2, tt.name, tt.value, res.StatusCode, said)
-			}
+			w.judged(&got, h2, req, tt.want)
 		}
 	}
 }
@@ -68,16 +69,7 @@ func TestOverridesAreJudgedTogether(t *testing.T) {
 			for i := 0; i < len(tt.fields); i += 2 {
 				req.Header[tt.fields[i]] = []string{tt.fields[i+1]}
 			}
-			before := got.count()
-			res, err := w.client(h2).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			said, _ := io.ReadAll(res.Body)
-			res.Body.Close()
-			if res.StatusCode != tt.want || (got.count() > before) != (tt.want == 200) || tt.want == 403 && !strings.Contains(string(said), "in its place") {
-				t.Errorf("h2 %t %s %q: %d %s", h2, tt.path, tt.fields, res.StatusCode, said)
-			}
+			w.judged(&got, h2, req, tt.want)
 		}
 	}
 }

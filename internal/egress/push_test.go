@@ -116,16 +116,8 @@ func (w *world) push(c *http.Client, url, body string, headers ...string) (int, 
 		req.Method = req.Header.Get("Method")
 		req.Header.Del("Method")
 	}
-	res, err := c.Do(req)
-	if err != nil {
-		w.t.Fatalf("POST %s: %v", url, err)
-	}
-	defer res.Body.Close()
-	said, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatalf("POST %s: %v", url, err)
-	}
-	return res.StatusCode, string(said)
+	status, said, _ := w.do(c, req)
+	return status, said
 }
 
 // proved says yes to every move but those to refs/heads/agent/rewritten.

@@ -416,14 +416,24 @@ func (w *world) client(h2 bool) *http.Client {
 
 func (w *world) get(c *http.Client, target string) (int, string, *http.Response) {
 	w.t.Helper()
-	res, err := c.Get(target)
+	req, err := http.NewRequest("GET", target, nil)
 	if err != nil {
-		w.t.Fatalf("GET %s: %v", target, err)
+		w.t.Fatal(err)
+	}
+	return w.do(c, req)
+}
+
+// do sends a request and reads its whole answer.
+func (w *world) do(c *http.Client, req *http.Request) (int, string, *http.Response) {
+	w.t.Helper()
+	res, err := c.Do(req)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", req.Method, req.URL, err)
 	}
 	body, err := io.ReadAll(res.Body)
 	res.Body.Close()
 	if err != nil {
-		w.t.Fatalf("GET %s: %v", target, err)
+		w.t.Fatalf("%s %s: %v", req.Method, req.URL, err)
 	}
 	return res.StatusCode, string(body), res
 }
