@@ -60,8 +60,8 @@ fuzz: helper ## fuzz each parser of foreign bytes for FUZZ (default 1m)
 bench: build ## start and proxy costs beside bare floors, as docs/benchmarks.md shows them
 	./mojoup-node bench
 
-test-tools: helper ## real agent tools from npm in real sessions (minutes, downloads)
-	MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 60m -v -run Tools ./internal/realtest
+test-tools: helper ## real agent tools from npm in real sessions (half an hour, 1.6 GB of the disk)
+	MOJOUP_TEST_LONG=1 MOJOUP_TEST_TOOLS=1 $(GO) test -count=1 -timeout 60m -v -run 'Tools|Codex' ./internal/realtest
 
 test-vm: ## control groups v2, a reboot, a sleep, a clock that is set and an old kernel, in a virtual machine (root, twenty minutes)
 	@.ci/vm/run.sh

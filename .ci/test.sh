@@ -19,8 +19,12 @@ step "packages and modules, and whether it builds for other systems"
 "$GO" version
 others=$(mktemp)
 log=$(mktemp)
+# What is fetched from npm is fetched once, also where a test is run again.
+cache=$(mktemp -d)
+chmod 755 "$cache" # somebody else's sessions run what is in it
+export MOJOUP_TEST_CACHE=${MOJOUP_TEST_CACHE:-$cache}
 daemon=
-trap 'rm -f "$others" "$log"; [ -z "$daemon" ] || kill "$daemon"' EXIT
+trap 'rm -rf "$others" "$log" "$cache"; [ -z "$daemon" ] || kill "$daemon"' EXIT
 (
 	set -e
 	"$GO" mod download

@@ -2,6 +2,7 @@ package realtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(tmp)
+	defer fetchAhead()()
 	return m.Run()
 }
 
@@ -350,6 +352,7 @@ type job struct {
 	policy string
 	tool   string
 	prompt string
+	most   time.Duration // that it may take; 0 means within
 }
 
 // inside is a job in a session under a policy.
@@ -382,6 +385,12 @@ func (j *job) asked(prompt string) *job {
 	return j
 }
 
+// atMost bounds a job that waits for something else.
+func (j *job) atMost(d time.Duration) *job {
+	j.most = d
+	return j
+}
+
 // A result is what a program said.
 type result struct {
 	stdout, stderr string
@@ -395,7 +404,7 @@ func (r result) all() string { return r.stdout + r.stderr }
 // or not coming to an end is.
 func (j *job) run() (result, error) {
 	j.r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(j.most, within))
 	defer cancel()
 	args := j.r.inNamespace(j.args...)
 	env := append(j.r.environ(), j.env...)

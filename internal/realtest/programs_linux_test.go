@@ -118,7 +118,8 @@ func testClient(t *testing.T, who somebody, c client) {
 	if c.path != nil {
 		options = append(options, onPath(c.path(t)))
 	}
-	r := newRig(t, who, map[string]string{webName: "127.0.0.1", plainName: ownAddress(), deniedName: "127.0.0.1"}, options...)
+	own := ownAddress()
+	r := newRig(t, who, map[string]string{webName: "127.0.0.1", plainName: own, deniedName: "127.0.0.1"}, options...)
 	args := c.make(t, r)
 	var seen diary
 	port := r.serve("127.0.0.1:0", &seen, webName, deniedName)
@@ -140,9 +141,9 @@ func testClient(t *testing.T, who somebody, c client) {
 	})
 	t.Run("without TLS", func(t *testing.T) {
 		r := r.on(t)
-		address := ownAddress() + ":0"
+		address := own + ":0"
 		if c.tunnels {
-			address = ownAddress() + ":80"
+			address = own + ":80"
 			bindable(t, address)
 		}
 		plain := r.serve(address, &seen)

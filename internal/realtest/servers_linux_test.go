@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,11 +76,14 @@ func (a *authority) leaf(t *testing.T, names ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}
 }
 
-// ownAddress is a loopback address of this test process alone, for servers
-// whose port is not free to choose.
+// addresses counts those that were given out.
+var addresses atomic.Uint32
+
+// ownAddress is a loopback address of this test process and of this call alone,
+// for servers whose port is not free to choose.
 func ownAddress() string {
 	pid := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.7", 64+pid>>8&63, pid&255)
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>8&63, pid&255, 1+addresses.Add(1)%250)
 }
 
 // bindable skips where a port below 1024 is not for this user: that says

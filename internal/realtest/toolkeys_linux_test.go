@@ -1,6 +1,10 @@
 package realtest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
+)
 
 // withVendors is a node beside services of the test's own, whose names lead
 // there, and with a real tool on its path.
@@ -12,16 +16,26 @@ func withVendors(t *testing.T, who somebody, tool string, up *vendors, options .
 	for _, name := range vendorHosts {
 		hosts[name] = ip
 	}
-	p := agentTool(t, tool)
-	r := newRig(t, who, hosts, append(options, having(fetched(t, p.spec, p.name, p.name, p.below)))...)
+	r := newRig(t, who, hosts, append(options, having(fetched(t, agentTool(t, tool))))...)
 	r.serve(ip+":443", up, vendorHosts...)
 	return r
+}
+
+// TestClaudeAndCodexTakeTheirKeys is TestToolsTakeTheirKeys for the two tools
+// that every run of the tests fetches.
+func TestClaudeAndCodexTakeTheirKeys(t *testing.T) {
+	kerneltest.Long(t)
+	takeKeys(t, inEveryRun, generations(newer)...)
 }
 
 // TestToolsTakeTheirKeys runs real tools with a key that only their person's
 // environment holds: it arrives swapped, and the answer comes back.
 func TestToolsTakeTheirKeys(t *testing.T) {
 	wantsTools(t)
+	takeKeys(t, inToolsRun, both...)
+}
+
+func takeKeys(t *testing.T, which func(tool string) bool, generations ...string) {
 	everywhere(t, func(t *testing.T, who somebody) {
 		for _, c := range []struct {
 			tool, variable, key string
@@ -35,6 +49,9 @@ func TestToolsTakeTheirKeys(t *testing.T) {
 			{"kilo", "KILO_API_KEY", "kilo-realtest-0123456789abcdefghijklmn", []string{"-m", "kilo/anthropic/claude-sonnet-4.5"}},
 			{"kilo", "ANTHROPIC_API_KEY", claudeKey, []string{"-m", "anthropic/claude-sonnet-4-5"}},
 		} {
+			if !which(c.tool) {
+				continue
+			}
 			t.Run(c.tool+" "+c.variable, func(t *testing.T) {
 				up := &vendors{lets: func(token string) bool { return token == c.key }}
 				r := withVendors(t, who, c.tool, up)
@@ -48,5 +65,5 @@ func TestToolsTakeTheirKeys(t *testing.T) {
 				}
 			})
 		}
-	}, both...)
+	}, generations...)
 }

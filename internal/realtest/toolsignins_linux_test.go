@@ -4,10 +4,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,8 +126,11 @@ type signedInRig struct {
 	// it has replaced.
 	tokens *signintest.Server
 	mode   signin.Mode
-	access string
+	access string // the first
 	before string // what the person's file held
+	// anew is the one that a person got by signing in again, where no service
+	// renews.
+	anew atomic.Pointer[string]
 }
 
 func newSignedInRig(t *testing.T, who somebody, s toolSignIn, mode signin.Mode, left time.Duration) *signedInRig {
@@ -151,6 +154,9 @@ func newSignedInRig(t *testing.T, who somebody, s toolSignIn, mode signin.Mode, 
 
 // token is the one that the service takes now.
 func (x *signedInRig) token() string {
+	if anew := x.anew.Load(); anew != nil {
+		return *anew
+	}
 	if !x.of.renews {
 		return x.access
 	}
@@ -188,11 +194,11 @@ func (x *signedInRig) found() string {
 	return string(b)
 }
 
-// TestClaudeTakesItsSignIn is TestToolsTakeTheirSignIns for the one tool that
-// every run of the tests fetches.
-func TestClaudeTakesItsSignIn(t *testing.T) {
+// TestClaudeAndCodexTakeTheirSignIns is TestToolsTakeTheirSignIns for the two
+// tools that every run of the tests fetches.
+func TestClaudeAndCodexTakeTheirSignIns(t *testing.T) {
 	kerneltest.Long(t)
-	takeSignIns(t, func(s toolSignIn) bool { return s.tool == "claude" })
+	takeSignIns(t, inEveryRun, generations(older)...)
 }
 
 // TestToolsTakeTheirSignIns runs the real tools with a sign-in of their
@@ -201,13 +207,13 @@ func TestClaudeTakesItsSignIn(t *testing.T) {
 // the mode says so.
 func TestToolsTakeTheirSignIns(t *testing.T) {
 	wantsTools(t)
-	takeSignIns(t, func(s toolSignIn) bool { return s.tool != "claude" })
+	takeSignIns(t, inToolsRun, both...)
 }
 
-func takeSignIns(t *testing.T, which func(toolSignIn) bool) {
+func takeSignIns(t *testing.T, which func(tool string) bool, generations ...string) {
 	everywhere(t, func(t *testing.T, who somebody) {
 		for _, s := range toolSignIns() {
-			if !which(s) {
+			if !which(s.tool) {
 				continue
 			}
 			for _, mode := range s.modes {
@@ -224,7 +230,7 @@ func takeSignIns(t *testing.T, which func(toolSignIn) bool) {
 				})
 			}
 		}
-	}, older...)
+	}, generations...)
 }
 
 // runs has the tool answer one prompt.
@@ -267,117 +273,4 @@ func (x *signedInRig) inside(mode signin.Mode) {
 	if mode.RealInside() != strings.Contains(found, where) || !mode.RealInside() && found != "" {
 		x.t.Errorf("mode %s: the token was found in %q, want it in %s: %v", mode, found, where, mode.RealInside())
 	}
-}
-
-// TestClaudeGoesOnAfterARenewal is TestToolsGoOnAfterARenewal for the one tool
-// that every run of the tests fetches.
-func TestClaudeGoesOnAfterARenewal(t *testing.T) {
-	kerneltest.Long(t)
-	goOn(t, somebodyElse, func(s toolSignIn) bool { return s.tool == "claude" })
-}
-
-// TestToolsGoOnAfterARenewal has a sign-in renewed while the real tool works:
-// by the node before it expires, by the person's own tool, and because the
-// service takes its token no more, which it says by 401. The old token is dead
-// from that moment on. The tool goes on each time, and the person stays signed
-// in.
-func TestToolsGoOnAfterARenewal(t *testing.T) {
-	wantsTools(t)
-	goOn(t, everybody, func(s toolSignIn) bool { return s.tool != "claude" })
-}
-
-func goOn(t *testing.T, all func(*testing.T, func(*testing.T, somebody)), which func(toolSignIn) bool) {
-	all(t, func(t *testing.T, who somebody) {
-		for _, s := range toolSignIns() {
-			if !which(s) || !s.renews {
-				continue
-			}
-			name := s.tool + " " + s.service + " "
-			t.Run(name+"expired before the start", func(t *testing.T) {
-				x := newSignedInRig(t, who, s, signin.StandIn, -time.Minute)
-				x.mention(x.runs(), wellSaid)
-				x.renewed(1)
-			})
-			for _, mode := range []signin.Mode{signin.StandIn, signin.Lease} {
-				t.Run(name+"by the node, "+string(mode), func(t *testing.T) {
-					// Ten minutes before the end it is renewed: a moment after the start.
-					x := newSignedInRig(t, who, s, mode, 10*time.Minute+5*time.Second)
-					x.mention(x.whileItWorks(func() {
-						x.eventually("the node renews", func() bool { spent, _ := x.tokens.Counts(); return spent == 1 })
-					}), wellSaid)
-					x.renewed(1)
-				})
-			}
-			t.Run(name+"by the person's tool", func(t *testing.T) {
-				x := newSignedInRig(t, who, s, signin.StandIn, 8*time.Hour)
-				res := x.whileItWorks(func() {
-					access, refresh := x.tokens.Renew("me")
-					x.write(filepath.Join("home", s.file), s.text(access, refresh, time.Now().Add(8*time.Hour)), 0o600)
-				})
-				x.mention(res, wellSaid)
-				x.renewed(1)
-			})
-			t.Run(name+"refused by 401", func(t *testing.T) {
-				x := newSignedInRig(t, who, s, signin.StandIn, 8*time.Hour)
-				x.mention(x.whileItWorks(func() { x.tokens.Revoke("me") }), wellSaid)
-				x.renewed(1)
-			})
-		}
-	})
-}
-
-// whileItWorks lets the tool run a command, does something meanwhile, and lets
-// it go on: in a lease when its file has another token.
-func (x *signedInRig) whileItWorks(do func()) result {
-	x.t.Helper()
-	file := "$HOME/" + x.of.file
-	token := `sed -n 's/.*"` + x.of.field + `": *"\([^"]*\)".*/\1/p' "` + file + `" | head -n 1`
-	x.up.command = `t=` + hidden(x.access) + `; touch works; until test -e go; do sleep 0.05; done; ` +
-		`until test "$(` + token + `)" != "$t" -o -e standin; do sleep 0.05; done; echo goes on`
-	if x.mode == signin.StandIn {
-		x.write("repo/standin", "", 0o644)
-	}
-	type ended struct {
-		res result
-		err error
-	}
-	done := make(chan ended, 1)
-	go func() {
-		res, err := x.asks().run()
-		done <- ended{res, err}
-	}()
-	x.eventually("the tool works", func() bool {
-		if len(done) > 0 {
-			return true
-		}
-		_, err := os.Stat(filepath.Join(x.repo, "works"))
-		return err == nil
-	})
-	do()
-	x.write("repo/go", "", 0o644)
-	end := <-done
-	if end.err != nil || end.res.code != 0 {
-		x.t.Errorf("%s ended with %d, %v: %s", x.of.tool, end.res.code, end.err, end.res.all())
-	}
-	return end.res
-}
-
-// renewed fails unless the person's file holds the token that the service takes
-// now, and what else there was in it, after that many renewals.
-func (x *signedInRig) renewed(times int) {
-	x.t.Helper()
-	spent, reused := x.tokens.Counts()
-	if spent != times || reused > 0 || !x.tokens.Alive("me") {
-		x.t.Errorf("a token was spent %d times and %d times again, want %d and 0; signed in: %v", spent, reused, times, x.tokens.Alive("me"))
-	}
-	now := x.host()
-	if !strings.Contains(now, x.token()) || !strings.Contains(now, elsewhere) || strings.Contains(now, x.access) {
-		x.t.Errorf("the person's file, which was %s, is %s, and the service takes %s", x.before, now, x.token())
-	}
-	for _, a := range x.up.requests() {
-		if a.answers && a.token == x.token() && a.status == http.StatusOK {
-			return
-		}
-	}
-	x.t.Errorf("the new token was never sent: %v", x.up.requests())
 }

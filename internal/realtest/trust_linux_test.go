@@ -218,10 +218,9 @@ func everyJava(t *testing.T, r *rig, url, policy string) {
 
 // TestToolsTrustTheSession: clients that have to be fetched or built first.
 func TestToolsTrustTheSession(t *testing.T) {
-	if os.Getenv("MOJOUP_TEST_TOOLS") != "1" {
-		t.Skip("wanted MOJOUP_TEST_TOOLS=1, as make test-tools sets it, found none")
-	}
-	deno := fetched(t, "@deno/linux-"+npmArch()+"-glibc@2.9.6", "deno", "deno", "@deno/linux-"+npmArch()+"-glibc")
+	wantsTools(t)
+	pkg := "@deno/linux-" + npmArch() + "-glibc"
+	deno := fetched(t, packaged{"deno", "deno", pkg + "@2.9.6", pkg})
 	everywhere(t, func(t *testing.T, who somebody) {
 		r, k, url, policy := trustRig(t, who, having(deno))
 		for _, c := range []truster{
@@ -238,6 +237,9 @@ DENO_NO_UPDATE_CHECK=1 deno run --no-lock --allow-net --allow-env deno.ts "$1/de
 	}, older...)
 }
 
+// rust lets one test at a time build.
+var rust sync.Mutex
+
 // rustClient builds a program that speaks TLS by rustls with the system's
 // authorities, and by OpenSSL.
 func rustClient(t *testing.T, r *rig) {
@@ -245,8 +247,8 @@ func rustClient(t *testing.T, r *rig) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		t.Skip("wanted cargo, found none")
 	}
-	fetching.Lock()
-	defer fetching.Unlock()
+	rust.Lock()
+	defer rust.Unlock()
 	dir := filepath.Join(tmp, "rust")
 	r.must(os.MkdirAll(filepath.Join(dir, "src"), 0o755))
 	r.must(os.WriteFile(filepath.Join(dir, "Cargo.toml"), []byte(rustManifest), 0o644))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -190,7 +191,11 @@ func (v *vendors) call(name string) json.RawMessage {
 // offered is what a tool offers its model, in either of OpenAI's protocols.
 type offered struct {
 	Stream bool `json:"stream"`
-	Tools  []struct {
+	Input  []struct {
+		Type   string          `json:"type"`
+		Output json.RawMessage `json:"output"`
+	} `json:"input"`
+	Tools []struct {
 		Name     string `json:"name"`
 		Function struct {
 			Name string `json:"name"`
@@ -211,18 +216,44 @@ func (o offered) shell() (name, argument string) {
 	return "", ""
 }
 
+// running is what Codex says of a command that has not ended after a while.
+var running = regexp.MustCompile(`Process running with session ID (\d+)`)
+
+// next is what the model has the tool do: run the command, then wait until it
+// has ended, then nothing. Calls are those before.
+func (v *vendors) next(asks offered) (name, arguments string, calls int) {
+	last := ""
+	for _, i := range asks.Input {
+		if i.Type == "function_call_output" {
+			last = string(i.Output)
+			calls++
+		}
+	}
+	shell, argument := asks.shell()
+	switch {
+	case v.command == "" || shell == "":
+		return "", "", calls
+	case calls == 0:
+		return shell, string(v.call(argument)), calls
+	}
+	if m := running.FindStringSubmatch(last); m != nil {
+		return "write_stdin", `{"session_id": ` + m[1] + `, "chars": "", "yield_time_ms": 10000}`, calls
+	}
+	return "", "", calls
+}
+
 // responses speaks as much of OpenAI's Responses as a tool needs.
 func (v *vendors) responses(w http.ResponseWriter, body []byte) {
 	var asks offered
 	_ = json.Unmarshal(body, &asks) // what it cannot say, it does not offer
 	item := `{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"` + wellSaid + `","annotations":[]}]}`
 	text := true
-	if shell, argument := asks.shell(); v.command != "" && shell != "" && !bytes.Contains(body, []byte("function_call_output")) {
-		arguments, err := json.Marshal(string(v.call(argument)))
+	if name, arguments, calls := v.next(asks); name != "" {
+		escaped, err := json.Marshal(arguments)
 		if err != nil {
 			panic("BUG: " + err.Error())
 		}
-		item = fmt.Sprintf(`{"type":"function_call","id":"fc_1","call_id":"call_1","status":"completed","name":%q,"arguments":%s}`, shell, arguments)
+		item = fmt.Sprintf(`{"type":"function_call","id":"fc_%d","call_id":"call_%[1]d","status":"completed","name":%q,"arguments":%s}`, calls+1, name, escaped)
 		text = false
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
