@@ -140,7 +140,8 @@ func (b *box) exit(ctx context.Context) error {
 	if _, err := b.client.Ready(ctx, b.ref, nil); err != nil {
 		return err
 	}
-	said, err := b.client.Run(ctx, b.ref, openshell.Short{Argv: []string{"printenv", "HTTPS_PROXY"}, Dir: "/"})
+	// By the shell, which every image that fits has; printenv not every one does.
+	said, err := b.client.Run(ctx, b.ref, openshell.Short{Argv: []string{"sh", "-c", `echo "$HTTPS_PROXY"`}, Dir: "/"})
 	if err != nil {
 		return fmt.Errorf("asking for the sandbox's own proxy: %w", err)
 	}
