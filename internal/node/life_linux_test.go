@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -389,6 +390,31 @@ func TestLinger(t *testing.T) {
 	must(t, r.wait(t))
 	if took := time.Since(begun); took < 6300*time.Millisecond {
 		t.Errorf("it ended %s after the start", took)
+	}
+}
+
+// TestLingersUntilAllIsUndone: what the end of the last session left is tried
+// again before a lingering node ends, at once and then again, since no next
+// start may come for long.
+func TestLingersUntilAllIsUndone(t *testing.T) {
+	t.Parallel()
+	w, engine := newWorld(t), newStub()
+	var sweeps atomic.Int32
+	engine.at = func(_ context.Context, step string) error {
+		if step == "remove" || step == "sweep" && sweeps.Add(1) < 3 {
+			return errors.New("not now")
+		}
+		return nil
+	}
+	o := w.options(t, engine)
+	o.Linger = 3 * time.Second // in which a slow machine, too, has asked for the session
+	r := w.serve(t, o)
+	if end, _ := w.whole(t, r.client, "true"); len(end.Notices) == 0 {
+		t.Error("nobody is told that something is left")
+	}
+	must(t, r.wait(t))
+	if _, pending := w.kept(t); len(pending) != 0 || sweeps.Load() != 3 {
+		t.Errorf("after %d tries %+v is left", sweeps.Load(), pending)
 	}
 }
 

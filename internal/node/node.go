@@ -124,6 +124,8 @@ type Node struct {
 	renewals   renewals
 	key        string // of this process, in the rows of its sessions
 
+	sweeping sync.Mutex // held by who tries again what is left to be undone
+
 	records chan recorded // verdicts on their way to the store
 	written chan struct{} // closed when nobody writes them any more
 	// unwritable says that verdicts cannot be written: the ways out are closed.
@@ -385,13 +387,22 @@ func (n *Node) configured() capability.Engine {
 // retireAgain is how soon a deputy that may not end yet asks again.
 const retireAgain = time.Second
 
+// What a lingering node could not undo is tried again, ever more seldom, before
+// it ends: who asks for no other session would have it for good otherwise. What
+// a gateway that is gone keeps is left to the next start.
+const (
+	oweAgain = time.Second
+	oweFor   = 10 * time.Minute
+)
+
 // linger ends the node once it has had no session for long enough.
 func (n *Node) linger(ctx context.Context) {
-	retired := false
+	retired, even, again := n.o.Deputy == nil, false, oweAgain
 	for {
 		n.mu.Lock()
 		changed, busy, left := n.changed, len(n.live) > 0, n.o.Linger-time.Since(n.idle)
-		if !busy && left <= 0 && (retired || n.o.Deputy == nil) {
+		even = even && !busy
+		if even && retired && left <= 0 {
 			n.stopping = true // under the lock: no session begins any more
 			n.end(errEnough)
 			n.mu.Unlock()
@@ -399,10 +410,13 @@ func (n *Node) linger(ctx context.Context) {
 		}
 		n.mu.Unlock()
 		if !busy && left <= 0 {
-			if retired = n.o.Deputy.Retire(ctx); retired {
+			if even = even || -left >= oweFor || !n.owes(ctx); !even {
+				left, again = again, min(2*again, sweepEvery)
+			} else if retired = retired || n.o.Deputy.Retire(ctx); retired {
 				continue
+			} else {
+				left = retireAgain
 			}
-			left = retireAgain
 		}
 		var due <-chan time.Time
 		if !busy {

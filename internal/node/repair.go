@@ -123,6 +123,8 @@ func (n *Node) sweepLater(ctx context.Context) {
 }
 
 func (n *Node) sweepLeftovers(ctx context.Context) {
+	n.sweeping.Lock()
+	defer n.sweeping.Unlock()
 	pending, err := n.leftovers(ctx)
 	left := []error{err}
 	if err == nil {
@@ -131,6 +133,18 @@ func (n *Node) sweepLeftovers(ctx context.Context) {
 	if err := errors.Join(left...); err != nil && ctx.Err() == nil {
 		n.log.Error("undoing what is left", "err", err)
 	}
+}
+
+// owes tries again what of ended sessions is still to be undone, and reports
+// whether any of it is left.
+func (n *Node) owes(ctx context.Context) bool {
+	pending, err := n.leftovers(ctx)
+	if err != nil || len(pending) == 0 {
+		return false
+	}
+	n.sweepLeftovers(ctx)
+	pending, err = n.leftovers(ctx)
+	return err == nil && len(pending) > 0
 }
 
 // Left reports, once Serve has returned, whether something could not be undone

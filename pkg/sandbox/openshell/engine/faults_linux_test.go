@@ -215,30 +215,44 @@ func TestB59_ContainerRemovedBehindOurBack(t *testing.T) {
 }
 
 // TestB59_RecordOfNothing: a gateway may keep the record of a container that
-// somebody took away. The repository does not wait for it.
+// somebody took away, or be away itself. The repository does not wait for it, for
+// as long as a teardown may take.
 func TestB59_RecordOfNothing(t *testing.T) {
 	kerneltest.Long(t)
-	w := newWorld(t, gatewaytest.Options{})
-	e, spec := w.new(t), plainSpec(t, "record")
-	b, err := e.Prepare(bounded(t), spec)
-	if err != nil {
-		t.Fatal(err)
+	for name, gone := range map[string]bool{"gateway keeps it": false, "gateway is away": true} {
+		t.Run(name, func(t *testing.T) {
+			var keeps atomic.Bool
+			w := newWorld(t, gatewaytest.Options{Faults: gatewaytest.Faults{Keeps: keeps.Load}})
+			e, spec := w.new(t), plainSpec(t, "record")
+			b, err := e.Prepare(bounded(t), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.o.Docker.Remove(bounded(t), b.(*box).docker); err != nil {
+				t.Fatal(err)
+			}
+			keeps.Store(true)
+			if gone {
+				w.gateway.Stop()
+			}
+			soon, cancel := context.WithTimeout(bounded(t), 9*time.Second)
+			defer cancel()
+			if err := b.Remove(soon); err == nil {
+				t.Error("it is said to be removed, and the gateway may have it still")
+			}
+			if _, err := os.Lstat(spec.Protect[0].Path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s is still held", spec.Protect[0].Path)
+			}
+			keeps.Store(false)
+			if gone {
+				w.gateway.Restart("")
+			}
+			if err := b.Remove(bounded(t)); err != nil {
+				t.Errorf("Remove once more: %v", err)
+			}
+			w.clean(t, e, spec)
+		})
 	}
-	if err := e.o.Docker.Remove(bounded(t), b.(*box).docker); err != nil {
-		t.Fatal(err)
-	}
-	w.gateway.Stop()
-	if err := b.Remove(bounded(t)); err == nil {
-		t.Error("it is said to be removed, and the gateway may have it still")
-	}
-	if _, err := os.Lstat(spec.Protect[0].Path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is still held", spec.Protect[0].Path)
-	}
-	w.gateway.Restart("")
-	if err := b.Remove(bounded(t)); err != nil {
-		t.Errorf("Remove once more: %v", err)
-	}
-	w.clean(t, e, spec)
 }
 
 // TestB59_DeletionRefusedOnce: Docker refuses a gateway what somebody else is just

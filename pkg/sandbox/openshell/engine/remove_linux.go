@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
@@ -49,7 +50,7 @@ func (b *box) remove(ctx context.Context) error {
 			_ = ln.Close()
 		}
 	}
-	ended := b.end(ctx)
+	ended := b.endWithin(ctx)
 	if ended != nil && !b.outlived(ctx) {
 		return ended
 	}
@@ -72,6 +73,17 @@ func (b *box) remove(ctx context.Context) error {
 		errs = append(errs, b.held.Release(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// endWithin is end in the first two thirds of the time that there is. A gateway
+// that takes all of it for its own record must leave some for what is on the host.
+func (b *box) endWithin(ctx context.Context) error {
+	if due, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(due)*2/3)
+		defer cancel()
+	}
+	return b.end(ctx)
 }
 
 // outlived reports whether its container was there and is not any more, so that

@@ -258,6 +258,9 @@ type Faults struct {
 	Silent bool
 	// Stuck sandboxes never become ready, or never go.
 	Stuck bool
+	// Keeps is asked, over and over, whether a sandbox that is being deleted
+	// stays for now.
+	Keeps func() bool
 }
 
 // ExecFault is what goes wrong with one command.

@@ -239,6 +239,9 @@ func (g *Gateway) remove(b *box) {
 		if g.o.Faults.Stuck {
 			return
 		}
+		for keeps := g.o.Faults.Keeps; keeps != nil && keeps() && g.ctx.Err() == nil; {
+			time.Sleep(10 * time.Millisecond)
+		}
 		g.driver.remove(b)
 		g.mu.Lock()
 		delete(g.boxes, b.id)
