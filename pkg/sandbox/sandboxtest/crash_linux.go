@@ -190,7 +190,14 @@ func testB53Swap(t *testing.T, s *suite) {
 	close(stop)
 	<-stopped
 	t.Logf("%d of %d sandboxes were made; refusals: %v", made, swaps, refusals)
-	if diff := cmp.Diff(before, tree(t, target)); diff != "" {
+	after := tree(t, target)
+	for path, is := range after {
+		if _, was := before[path]; !was && s.options.MakesSources && is == "drwxr-xr-x" {
+			t.Logf("made by whoever mounts: %s", path)
+			delete(after, path) // but nothing that would lie in it
+		}
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the link's target was touched (-before +after):\n%s", diff)
 	}
 }

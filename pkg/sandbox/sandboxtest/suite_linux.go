@@ -30,6 +30,9 @@ type Options struct {
 	// Swaps is how many sandboxes B53 makes while somebody exchanges paths.
 	// Zero means 300.
 	Swaps int
+	// MakesSources says that whoever mounts for the engine makes what it does not
+	// find: an empty directory, wherever a path leads at that moment.
+	MakesSources bool
 }
 
 // Test runs the whole suite. New is called for each subtest that needs an
