@@ -42,7 +42,7 @@ func goOn(t *testing.T, all func(*testing.T, func(*testing.T, somebody)), which 
 			t.Run(name+"by the person's tool", func(t *testing.T) {
 				t.Parallel()
 				x := newSignedInRig(t, who, s, signin.StandIn, 8*time.Hour)
-				x.went(x.whileTheyWork(1, x.signInAnew))
+				x.went(x.whileTheyWork(1, func(func() bool) { x.signInAnew() }))
 				x.renewed(1)
 			})
 			if !s.renews {
@@ -63,7 +63,7 @@ func goOn(t *testing.T, all func(*testing.T, func(*testing.T, somebody)), which 
 			t.Run(name+"refused by 401", func(t *testing.T) {
 				t.Parallel()
 				x := newSignedInRig(t, who, s, signin.StandIn, 8*time.Hour)
-				x.went(x.whileTheyWork(1, func() { x.tokens.Revoke("me") }))
+				x.went(x.whileTheyWork(1, func(func() bool) { x.tokens.Revoke("me") }))
 				x.renewed(1)
 			})
 		}
@@ -75,15 +75,15 @@ func goOn(t *testing.T, all func(*testing.T, func(*testing.T, somebody)), which 
 // machine was busy, and they get more time.
 func renewedByTheNode(t *testing.T, who somebody, s toolSignIn, mode signin.Mode, sessions int) {
 	t.Helper()
-	for _, left := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute} {
+	for _, left := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute, 2 * time.Minute} {
 		x := newSignedInRig(t, who, s, mode, 10*time.Minute+left)
 		early := false
-		ends := x.whileTheyWork(sessions, func() {
-			spent, _ := x.tokens.Counts()
-			early = spent > 0
-			x.eventually("the node renews", func() bool { spent, _ := x.tokens.Counts(); return spent > 0 })
+		renewed := func() bool { spent, _ := x.tokens.Counts(); return spent > 0 }
+		ends := x.whileTheyWork(sessions, func(over func() bool) {
+			early = renewed()
+			x.eventually("the node renews", func() bool { return renewed() || over() })
 		})
-		if early && left < time.Minute {
+		if early && left < 2*time.Minute {
 			continue
 		}
 		x.went(ends)
@@ -122,7 +122,7 @@ func tenSessions(t *testing.T, who somebody, which func(toolSignIn) bool) {
 		}
 		t.Run(s.tool+" "+s.service+" standin", func(t *testing.T) {
 			x := newSignedInRig(t, who, s, signin.StandIn, -time.Minute)
-			x.went(x.whileTheyWork(10, func() { x.tokens.Revoke("me") }))
+			x.went(x.whileTheyWork(10, func(func() bool) { x.tokens.Revoke("me") }))
 			x.renewed(2)
 		})
 		t.Run(s.tool+" "+s.service+" lease", func(t *testing.T) {
@@ -151,7 +151,8 @@ type ended struct {
 
 // whileTheyWork lets sessions of the tool run a command each, does something
 // meanwhile, and lets them go on: in a lease when its file has another token.
-func (x *signedInRig) whileTheyWork(sessions int, do func()) []ended {
+// What is done can ask whether all have ended, as they should not.
+func (x *signedInRig) whileTheyWork(sessions int, do func(over func() bool)) []ended {
 	x.t.Helper()
 	file := "$HOME/" + x.of.file
 	token := `sed -n 's/.*"` + x.of.field + `": *"\([^"]*\)".*/\1/p' "` + file + `" | head -n 1`
@@ -163,7 +164,7 @@ func (x *signedInRig) whileTheyWork(sessions int, do func()) []ended {
 	done := make(chan ended, sessions)
 	for range sessions {
 		go func() {
-			res, err := x.asks().atMost(3 * within).run()
+			res, err := x.asks().atMost(2 * within).run()
 			done <- ended{res, err}
 		}()
 	}
@@ -171,7 +172,7 @@ func (x *signedInRig) whileTheyWork(sessions int, do func()) []ended {
 		work, err := filepath.Glob(filepath.Join(x.repo, "works.*"))
 		return err == nil && len(work)+len(done) >= sessions
 	})
-	do()
+	do(func() bool { return len(done) == sessions })
 	x.write("repo/go", "", 0o644)
 	var ends []ended
 	for range sessions {
