@@ -153,7 +153,10 @@ func (a *attack) writable(p, name string) {
 	file, moved := dir+triedFile, path.Join(dir, triedMoved)
 	what := "making, moving and removing files in " + p
 	a.must(a.mkdir(dir), what)
-	a.must(a.open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL), what)
+	opened := a.open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+	a.must(opened, what)
+	// What is open as it is removed would cost its end a write to the disk.
+	a.call(unix.SYS_CLOSE, child.Result(opened))
 	a.must(a.rename(file, moved), what)
 	a.must(a.unlink(moved, 0), what)
 	a.unlink(file, 0)

@@ -31,7 +31,10 @@ func lockBeside(ctx context.Context, dir int, name string) (unlock func(), err e
 	for range lockTries {
 		var file *os.File
 		if file, err = makeLock(dir, name); err == nil {
-			return func() { _ = unix.Unlinkat(dir, name, 0); file.Close() }, nil
+			return func() {
+				_ = unix.Unlinkat(dir, name, 0)
+				go file.Close() // see hold.release: it has no name any more
+			}, nil
 		}
 		if !errors.Is(err, unix.EEXIST) {
 			return nil, err

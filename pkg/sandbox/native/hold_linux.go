@@ -220,8 +220,10 @@ func (p placeholder) makeWhole(parent int) error {
 }
 
 func (p placeholder) open(parent int) (*os.File, error) {
-	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	if !p.file {
+	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if p.file {
+		flags |= unix.O_NONBLOCK // what stands there may be a pipe
+	} else {
 		flags |= unix.O_DIRECTORY
 	}
 	fd, err := unix.Openat(parent, path.Base(p.path), flags, 0)

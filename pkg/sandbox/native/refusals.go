@@ -2,6 +2,7 @@ package native
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -203,4 +204,45 @@ func familyName(family uint64) string {
 		return "open a socket for " + name
 	}
 	return fmt.Sprintf("open a socket of address family %d", family)
+}
+
+// fewer is the same table for the filter, which costs each start what it has:
+// two rows that answer the same and differ in one bit of one argument are one
+// row that does not look at that bit.
+func fewer(rows []refusal) []refusal {
+	rows = slices.Clone(rows)
+	for bit := uint64(1); bit <= 1<<31; bit <<= 1 {
+		for i := 0; i < len(rows); i++ {
+			other := slices.IndexFunc(rows[i+1:], func(r refusal) bool { return rows[i].differsIn(r, bit) >= 0 })
+			if other < 0 {
+				continue
+			}
+			other += i + 1
+			at := rows[i].differsIn(rows[other], bit)
+			rows[i].when = slices.Clone(rows[i].when)
+			rows[i].when[at].mask &^= bit
+			rows[i].when[at].value &^= bit
+			rows = slices.Delete(rows, other, other+1)
+		}
+	}
+	return rows
+}
+
+// differsIn is the place of the only condition in which two rows for the same
+// calls and with the same answer differ, by this bit alone; -1 otherwise.
+func (r refusal) differsIn(o refusal, bit uint64) (at int) {
+	if r.answer != o.answer || (r.tried == untold) != (o.tried == untold) || len(r.when) != len(o.when) || !slices.Equal(r.calls, o.calls) {
+		return -1
+	}
+	at = -1
+	for i, c := range r.when {
+		if c == o.when[i] {
+			continue
+		}
+		if at >= 0 || c.arg != o.when[i].arg || c.mask != o.when[i].mask || c.value^o.when[i].value != bit {
+			return -1
+		}
+		at = i
+	}
+	return at
 }

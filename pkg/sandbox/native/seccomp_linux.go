@@ -32,7 +32,7 @@ func buildFilter(rows []refusal) ([]byte, error) {
 	if err := f.SetOptimize(2); err != nil { // a tree instead of a list
 		return nil, fmt.Errorf("arranging the system call filter: %w", err)
 	}
-	for _, row := range rows {
+	for _, row := range fewer(rows) {
 		if err := addRow(f, row); err != nil {
 			return nil, err
 		}

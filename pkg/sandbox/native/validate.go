@@ -253,9 +253,13 @@ func contains(list []int, n int) bool {
 	return false
 }
 
-// under reports whether p is dir or lies below it.
+// under reports whether p is dir or lies below it. A start asks some thousand
+// times: no text is made for it.
 func under(p, dir string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+	if dir == "/" {
+		return true
+	}
+	return strings.HasPrefix(p, dir) && (len(p) == len(dir) || p[len(dir)] == '/')
 }
 
 // covering is the mount in which path lies: the last one at or above it.

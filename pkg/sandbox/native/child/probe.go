@@ -92,9 +92,10 @@ func encodeProbes(probes []Probe) ([]byte, error) {
 // readFindings reads until all are there: to wait for the end would be to wait
 // for that of the process.
 func readFindings(r io.Reader, want int) ([]Finding, error) {
-	raw := make([]byte, 0, 16<<10)
+	raw, found := make([]byte, 0, 64<<10), make([]Finding, 0, want)
 	for {
-		found, whole := decodeFindings(raw)
+		var whole bool
+		found, whole = decodeFindings(raw, found[:0])
 		if len(found) == want && whole {
 			return found, nil
 		}
@@ -112,9 +113,9 @@ func readFindings(r io.Reader, want int) ([]Finding, error) {
 	}
 }
 
-// decodeFindings reads what has come so far, and whether nothing of it is left
-// over.
-func decodeFindings(raw []byte) (out []Finding, whole bool) {
+// decodeFindings appends what has come so far, and says whether nothing of it is
+// left over.
+func decodeFindings(raw []byte, out []Finding) (_ []Finding, whole bool) {
 	for len(raw) >= 16 {
 		result := int64(binary.LittleEndian.Uint64(raw))
 		size := binary.LittleEndian.Uint64(raw[8:])

@@ -24,6 +24,7 @@ import (
 //	 |
 //	 |-- operations [list] ---------------------------------->|
 //	 |                                                        | the rest, limits, seals
+//	 |                                                        | starts what was asked for ahead
 //	 |<- ready which [listener, notifier] --------------------|
 //	 |
 //	 |-- exec tag [program, 0, 1, 2] ------------------------>|

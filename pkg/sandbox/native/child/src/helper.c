@@ -409,15 +409,38 @@ static void hand_connection(const struct message *m)
 	sys(__NR_close, fd);
 }
 
+/* Receives one request and carries it out. */
+static void take(const struct place *place)
+{
+	struct parcel p;
+	if (receive(&p) <= 0)
+		leave(0); /* the node has gone, and with pid 1 everything inside */
+	if (p.message.type == MSG_EXEC)
+		execute(place, &p);
+	else if (p.message.type == MSG_SIGNAL)
+		pass_on(&p.message);
+	else if (p.message.type == MSG_CONNECT)
+		hand_connection(&p.message);
+	discard(&p);
+}
+
+struct polled {
+	int fd;
+	short events, revents;
+};
+
+static int has_request(void)
+{
+	struct polled control = {CONTROL, POLLIN, 0};
+	int64_t at_once[2] = {0, 0};
+	return sys(__NR_ppoll, &control, 1, at_once, 0, 0) > 0;
+}
+
 _Noreturn static void serve(const struct place *place, int children)
 {
-	struct {
-		int fd;
-		short events, revents;
-	} poll[2] = {{CONTROL, POLLIN, 0}, {children, POLLIN, 0}};
+	struct polled poll[2] = {{CONTROL, POLLIN, 0}, {children, POLLIN, 0}};
 	for (;;) {
 		char info[128];
-		struct parcel p;
 		long r = sys(__NR_ppoll, poll, 2, 0, 0, 0);
 		if (r < 0 && r != -EINTR)
 			leave(1);
@@ -425,17 +448,8 @@ _Noreturn static void serve(const struct place *place, int children)
 			sys(__NR_read, children, info, sizeof info);
 			reap();
 		}
-		if (!poll[0].revents)
-			continue;
-		if (receive(&p) <= 0)
-			leave(0); /* the node has gone, and with pid 1 everything inside */
-		if (p.message.type == MSG_EXEC)
-			execute(place, &p);
-		else if (p.message.type == MSG_SIGNAL)
-			pass_on(&p.message);
-		else if (p.message.type == MSG_CONNECT)
-			hand_connection(&p.message);
-		discard(&p);
+		if (poll[0].revents)
+			take(place);
 	}
 }
 
@@ -502,6 +516,10 @@ _Noreturn static void lead(void)
 		;
 	sys(__NR_close, place.root);
 	sys(__NR_umask, 022);
+	/* What has been asked for ahead is under way before the node hears that we
+	 * are ready: to tell it wakes it, and mostly where we run. */
+	while (has_request())
+		take(&place);
 	hand_out(&place);
 	serve(&place, (int)children);
 }
