@@ -7,6 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +68,11 @@ func serveSystem(ctx context.Context, p Process) error {
 		}
 		return now.List(config.PeopleAllow), nil
 	}
+	following := origin(p, h.paths).Follow(h.settings)
+	o.Live = func() ([]string, error) {
+		now, err := following.Now()
+		return variables(now, atOnce), err
+	}
 	o.Status, o.Checks = h.systemStatus(ctx, h.logPlace(p))
 	o.Page = console.OpenPage(h.settings.String(config.ConsoleListen))
 	o.Ready = func() {
@@ -101,12 +109,21 @@ func (h here) peopleOptions(log *slog.Logger) people.Options {
 		Socket: h.paths.Socket(), State: h.paths.State, Runtime: h.paths.Runtime, Config: h.paths.Config,
 		Private: []string{h.paths.Config, h.paths.State, h.paths.Runtime}, Linger: node.LingerFor, Logger: log,
 	}
-	for _, v := range h.settings.Values() {
-		if v.Source.Kind != config.FromDefault && v.Setting.Key != config.PeopleAllow {
-			o.Settings = append(o.Settings, v.Setting.Variable()+"="+v.Text)
+	o.Settings = variables(h.settings, func(s config.Setting) bool { return s.Key != config.PeopleAllow && !atOnce(s) })
+	return o
+}
+
+// atOnce reports whether a setting takes effect in deputies that serve.
+func atOnce(s config.Setting) bool { return strings.HasPrefix(s.Key, config.SignInMode) }
+
+// variables are the settings that somebody has set, as variables.
+func variables(c *config.Config, want func(config.Setting) bool) (out []string) {
+	for _, v := range c.Values() {
+		if v.Source.Kind != config.FromDefault && want(v.Setting) {
+			out = append(out, v.Setting.Variable()+"="+v.Text)
 		}
 	}
-	return o
+	return out
 }
 
 // systemStatus is what root is told of the node itself, with a verdict on the
@@ -185,8 +202,29 @@ func deputy(ctx context.Context, p Process) error {
 	return err
 }
 
+// followTold returns the settings that a deputy is told, as they are now.
+func followTold(d *people.Deputy) func() (*config.Config, error) {
+	var mu sync.Mutex // guards what follows
+	var of []string
+	var last *config.Config
+	return func() (*config.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		live := d.Live()
+		if last != nil && slices.Equal(of, live) {
+			return last, nil
+		}
+		now, err := config.Origin{Environ: slices.Concat(d.Hello.Settings, live)}.Load()
+		if err == nil {
+			of, last = live, now
+		}
+		return last, err
+	}
+}
+
 func serveAs(ctx context.Context, p Process, d *people.Deputy) error {
-	settings, err := config.Origin{Environ: d.Hello.Settings}.Load()
+	follow := followTold(d)
+	settings, err := follow()
 	if err != nil {
 		return err
 	}
@@ -206,7 +244,7 @@ func serveAs(ctx context.Context, p Process, d *people.Deputy) error {
 		return err
 	}
 	n, err := node.New(node.Options{
-		Paths: h.paths, Settings: settings, Version: buildVersion(), Logger: log, Engines: engines,
+		Paths: h.paths, Settings: settings, Follow: follow, Version: buildVersion(), Logger: log, Engines: engines,
 		Examine: func(ctx context.Context, e capability.Engine) capability.Report {
 			return h.examine(ctx, e, false) // as the person: the gateway is theirs
 		},

@@ -95,7 +95,7 @@ func serve(ctx context.Context, p Process, linger time.Duration) error {
 		return err
 	}
 	n, err := node.New(node.Options{
-		Paths: h.paths, Settings: h.settings, Version: buildVersion(), Logger: log, Engines: engines,
+		Paths: h.paths, Settings: h.settings, Follow: origin(p, h.paths).Follow(h.settings).Now, Version: buildVersion(), Logger: log, Engines: engines,
 		Examine: func(ctx context.Context, e capability.Engine) capability.Report {
 			return h.examine(ctx, e, false)
 		},

@@ -167,8 +167,8 @@ func signInSettings() []Setting {
 		{"claude", "Claude Code"}, {"copilot", "Copilot CLI"}, {"codex", "Codex"}, {"opencode", "OpenCode"}, {"kilo", "Kilo Code"},
 	} {
 		out = append(out, Setting{
-			Key: SignInMode + tool.key, Kind: Enum, Default: "standin", Allowed: []string{"standin", "lease", "hold", "copy", "off"}, Restart: true,
-			Sentence: "How a session of " + tool.name + " gets the person's sign-in. All but `standin` and `off` put a real access token inside; none puts a refresh token there.",
+			Key: SignInMode + tool.key, Kind: Enum, Default: "standin", Allowed: []string{"standin", "lease", "hold", "copy", "off"},
+			Sentence: "How a session of " + tool.name + " gets the person's sign-in. All but `standin` and `off` put a real access token inside; none puts a refresh token there. Sessions that run keep their mode, but for `off`, which takes the sign-in from them within ten seconds.",
 		})
 	}
 	return out

@@ -195,6 +195,8 @@ func (s *serving) tunnel(ctx context.Context, c *client, t target, d policy.Deci
 	// A write that the other side does not read must end with the session too.
 	stop := context.AfterFunc(ctx, func() { reset(up) })
 	defer stop()
+	// So must one to a host that a key is bound to by now: nothing of it is read.
+	defer s.session.Keys.HoldUnread(t.host, t.port, func() { reset(up); reset(c.Conn) })()
 	defer up.Close()
 	if !opened {
 		if _, err := io.WriteString(c, established); err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -29,6 +30,9 @@ type exchange struct {
 	swap    *secrets.Swap
 	mask    *secrets.Masker // of what the host says, or nil
 	listing *listing        // what a host says that it has, where a push is to follow
+	turn    secrets.Turn    // of the keys, when they were looked for
+	names   []string        // of the keys that it takes along
+	taken   atomic.Bool     // one of them was withdrawn meanwhile
 }
 
 type exchangeKey struct{}
@@ -119,7 +123,7 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	}
 	d, loaded := s.judge(policy.Request{Host: x.to.host, Port: x.to.port, TLS: l.tls, Method: r.Method, Path: x.path})
 	v.decide(d)
-	x.v, x.w, x.opened = v, w, d.Addresses
+	x.v, x.w, x.opened, x.turn = v, w, d.Addresses, s.session.Keys.Turn()
 	switch {
 	case !loaded:
 		s.deny(w, r, v.settle(), http.StatusServiceUnavailable)
@@ -153,12 +157,17 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 		s.deny(w, r, v.settle(), http.StatusForbidden)
 		return
 	}
-	v.decide(withKeys(d, append(names, x.swap.Names()...)))
+	x.names = append(names, x.swap.Names()...)
+	v.decide(withKeys(d, x.names))
 	if e, ok := w.(*http1); ok {
+		defer s.hold(x, e.leave)()
 		e.send(x, r)
 		return
 	}
-	s.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	ctx, off := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
+	defer off()
+	defer s.hold(x, off)()
+	s.forward.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // deny says with a status why a request goes no further. One with a body ends
@@ -323,6 +332,10 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 		return
 	}
 	w.Header().Set("Connection", "close")
+	if x.taken.Load() {
+		answer(w, http.StatusForbidden, "mojoup-node: "+s.session.Keys.Withdrawn(x.names)+"\n")
+		return
+	}
 	if errors.Is(err, errRejected) {
 		w.Header().Set("Retry-After", "1")
 		answer(w, http.StatusServiceUnavailable, "mojoup-node: "+err.Error()+": try again\n")

@@ -82,7 +82,7 @@ func (e *http1) answer(h *head) bool {
 	if !e.passed {
 		e.say(h.method)
 	}
-	return e.keep
+	return e.keep && !e.hasGone()
 }
 
 // refuse answers what is no request.

@@ -22,7 +22,7 @@ type aKeeper struct {
 	done  bool
 }
 
-func (*aKeeper) Fresh(context.Context) {}
+func (*aKeeper) Fresh(context.Context, []string) bool { return false }
 
 func (k *aKeeper) Rejected(_ context.Context, names []string, host, path string) bool {
 	k.mu.Lock()

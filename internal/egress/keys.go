@@ -31,10 +31,10 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 	if ring == nil {
 		return policy.Decision{}, true
 	}
-	if s.session.Keeper != nil && x.link.tls && ring.Bound(x.to.host, x.to.port) {
-		s.session.Keeper.Fresh(r.Context())
-	}
 	swap, misuse := ring.Look(lookOf(x, r))
+	if s.session.Keeper != nil && len(swap.Names()) > 0 && s.session.Keeper.Fresh(r.Context(), swap.Names()) {
+		swap, misuse = ring.Look(lookOf(x, r))
+	}
 	if misuse != nil {
 		x.v.misused(misuse)
 		return policy.Decision{Rule: "secret " + misuse.Secret, Layer: policy.LayerNode, Reason: misuse.Reason}, false
@@ -53,9 +53,9 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 // A Keeper knows keys that somebody else renews while the session runs. Its
 // methods are asked from many goroutines.
 type Keeper interface {
-	// Fresh is asked before keys are put into a request. It returns at once
-	// where they are good.
-	Fresh(context.Context)
+	// Fresh is asked before these keys are put into a request, and reports whether
+	// one of them is another by now. It returns at once where they are good.
+	Fresh(ctx context.Context, names []string) (changed bool)
 	// Rejected is asked where a host has answered 401 to a request in which
 	// these keys stood. It reports whether one of them is another by now.
 	Rejected(ctx context.Context, names []string, host, path string) bool
@@ -70,6 +70,25 @@ var errRejected = errors.New("the host did not take a token that has been renewe
 func (s *serving) rejected(ctx context.Context, x *exchange, status int) bool {
 	return status == http.StatusUnauthorized && s.session.Keeper != nil && len(x.swap.Names()) > 0 &&
 		s.session.Keeper.Rejected(ctx, x.swap.Names(), x.to.host, x.path)
+}
+
+// hold cuts an exchange off when a key that it takes along is withdrawn, or bound
+// elsewhere: a stream or a WebSocket could go on for hours. ended is called when
+// the exchange is over.
+func (s *serving) hold(x *exchange, off func()) (ended func()) {
+	if len(x.names) == 0 {
+		return func() {}
+	}
+	release := s.session.Keys.Hold(x.names, x.turn, func() {
+		x.taken.Store(true)
+		off()
+	})
+	return func() {
+		release()
+		if x.taken.Load() {
+			x.v.fail(s.session.Keys.Withdrawn(x.names))
+		}
+	}
 }
 
 func lookOf(x *exchange, r *http.Request) secrets.Request {
@@ -95,6 +114,10 @@ func (s *serving) swapBody(x *exchange, r *http.Request) (names []string, refuse
 	body, err := io.ReadAll(io.LimitReader(r.Body, secrets.MaxBody+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the body that a key is bound to: %w", err)
+	}
+	if misuse := ring.WithdrawnInBody(x.to.host, x.to.port, x.path, r.Header.Get("Content-Type"), body); misuse != nil {
+		x.v.misused(misuse)
+		return nil, misuse.Reason, nil
 	}
 	if len(body) > secrets.MaxBody {
 		if names := ring.Unswapped(x.to.host, x.to.port, x.path, r.Header.Get("Content-Type"), body); len(names) > 0 {

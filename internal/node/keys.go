@@ -26,8 +26,23 @@ import (
 type keys struct {
 	ring *secrets.Ring
 
-	mu   sync.Mutex // guards kept
-	kept map[string]source.Reference
+	reviewing sync.Mutex // is held while they are compared with the store; before mu
+
+	mu    sync.Mutex // guards what follows
+	kept  map[string]source.Reference
+	own   []string    // those that are secrets which the person has set
+	stamp vault.Stamp // of the store, before the keys were read
+	said  string      // why it cannot be looked at
+}
+
+// keep notes where a key is kept.
+func (k *keys) keep(name string, at source.Reference, own bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept[name] = at
+	if own && !slices.Contains(k.own, name) {
+		k.own = append(k.own, name)
+	}
 }
 
 // giveKeys puts the keys that the policy names into the session's ring and
@@ -35,6 +50,7 @@ type keys struct {
 // in with. A session does not start with less than its policy asks for, but for
 // what that calls optional.
 func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, logins []plan.Login, err error) {
+	l.keys.begin(l.n.vault)
 	for _, name := range wanted(p.policy.Secrets) {
 		entry, value, err := l.findKey(ctx, name.of)
 		switch {
@@ -48,9 +64,7 @@ func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, logins 
 		if err != nil {
 			return nil, nil, fault.CannotRun("%w", err)
 		}
-		l.keys.mu.Lock()
-		l.keys.kept[name.of] = entry.Source
-		l.keys.mu.Unlock()
+		l.keys.keep(name.of, entry.Source, true)
 		env = append(env, name.of+"="+standIn)
 		for _, host := range entry.Binding.Passwords() {
 			logins = append(logins, plan.Login{Host: host, Password: standIn})
@@ -157,33 +171,53 @@ func unreachable(p *policy.Effective, e vault.Entry) string {
 }
 
 // refreshKeys asks those sources again that may have another key by now, as
-// long as the session runs.
+// long as the session runs, and takes back what its person has taken back.
 func (l *life) refreshKeys(ctx context.Context) {
 	tick := time.NewTicker(l.n.o.Times.Keys)
 	defer tick.Stop()
-	said := map[string]string{}
+	said, gone := map[string]string{}, map[string]bool{}
 	for turn := 1; ; turn++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		l.reviewKeys(ctx)
 		for name, ref := range l.keys.sources() {
 			// A file costs nothing to ask. A command is kept for five minutes by
 			// its cache; a keyring is a bus and a daemon.
 			if ref.Kind == source.Store || ref.Kind == source.Env || ref.Kind == source.Keyring && turn%keyringTurns != 0 {
 				continue
 			}
-			v, err := l.reader().Read(ctx, ref)
-			if err == nil {
-				err = l.keys.ring.Rotate(name, v)
+			err := l.refreshKey(ctx, name, ref)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case source.Gone(err) && gone[name]: // and not just being replaced
+				l.withdraw(ctx, name, err.Error())
+				continue
 			}
-			if err != nil && ctx.Err() == nil && said[name] != err.Error() {
+			gone[name] = source.Gone(err)
+			if err != nil && said[name] != err.Error() {
 				said[name] = err.Error()
 				l.diary.note(api.EventNotice, fmt.Sprintf("the secret %s keeps the key that it had: %v", name, err))
 			}
 		}
 	}
+}
+
+func (l *life) refreshKey(ctx context.Context, name string, ref source.Reference) error {
+	v, err := l.reader().Read(ctx, ref)
+	if err != nil {
+		return err
+	}
+	l.keys.reviewing.Lock()
+	defer l.keys.reviewing.Unlock()
+	if l.keys.sources()[name] != ref { // its person has removed it meanwhile, or set it anew
+		v.Wipe()
+		return nil
+	}
+	return l.keys.ring.Rotate(name, v)
 }
 
 // keyringTurns is every how many turns a keyring is asked.
@@ -194,20 +228,4 @@ func (k *keys) sources() map[string]source.Reference {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.kept)
-}
-
-// rotate gives every running session of a person the new key of a secret.
-func (n *Node) rotate(uid int, name string, v secrets.Value) (sessions int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, l := range n.live {
-		if ref, has := l.keys.sources()[name]; !has || ref.Kind != source.Store || l.caller.UID != uid {
-			continue
-		}
-		// Each session wipes its own at its end.
-		if l.keys.ring.Rotate(name, secrets.NewValue(v.RevealForTheWire())) == nil {
-			sessions++
-		}
-	}
-	return sessions
 }

@@ -49,9 +49,13 @@ const LingerFor = 30 * time.Second
 type Options struct {
 	Paths    config.Paths
 	Settings *config.Config
-	Version  string
-	Logger   *slog.Logger // nil discards
-	Log      string       // where Logger's lines go, for people
+	// Follow returns the settings as they are now, for those that take effect at
+	// once, or those of before with the reason why they cannot be read; nil means
+	// Settings.
+	Follow  func() (*config.Config, error)
+	Version string
+	Logger  *slog.Logger // nil discards
+	Log     string       // where Logger's lines go, for people
 	// Engines by name: "native" and "process".
 	Engines map[string]sandbox.Engine
 	// Examine answers whether this machine can sandbox agents.
@@ -131,6 +135,8 @@ type Node struct {
 	// unwritable says that verdicts cannot be written: the ways out are closed.
 	unwritable atomic.Bool
 	telling    sync.WaitGroup // lines on their way to those who look at sessions
+	// unread is why the settings could not be read again, or nil.
+	unread atomic.Pointer[string]
 
 	examined chan struct{} // closed once report is set
 	report   capability.Report
@@ -344,7 +350,7 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	n.log.Info("node serves", "socket", ln.Addr().String(), "version", n.o.Version)
 	<-ctx.Done()
 	cause := context.Cause(ctx)
-	n.stopSessions()
+	n.stopSessions(cause)
 	// Whoever asked is still answered; sessions have ended by now.
 	answering, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
@@ -460,13 +466,18 @@ func (n *Node) next() <-chan struct{} {
 	return n.changed
 }
 
-// stopSessions ends every session and waits until all are gone.
-func (n *Node) stopSessions() {
+// stopSessions ends every session and waits until all are gone. They are told the
+// cause where it is for people.
+func (n *Node) stopSessions(cause error) {
+	why := errNodeStops
+	if p, ok := errors.AsType[*api.Problem](cause); ok {
+		why = p
+	}
 	n.mu.Lock()
 	n.stopping = true
 	waiting := make([]*life, 0, len(n.live))
 	for _, l := range n.live {
-		l.stop(errNodeStops)
+		l.stop(why)
 		waiting = append(waiting, l)
 	}
 	n.mu.Unlock()

@@ -150,29 +150,25 @@ func (r *renewal) done() bool {
 }
 
 // keepSignIns follows the person's sign-ins as long as a session has them: what
-// the tool, or another node, has renewed is the one that goes out next, and one
-// that is about to expire is renewed.
+// the tool, or another node, has renewed is the one that goes out next, one that is
+// about to expire is renewed, and one that the person has no longer is taken back.
 func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared) {
 	tick := time.NewTicker(l.n.o.Times.Keys)
 	defer tick.Stop()
+	home := variableOf(p.spec.Env, "HOME")
+	in := inSession{
+		put:    func(s signin.Staged) error { return l.inSandbox(ctx, box, putScript(home, s)) },
+		remove: func(target string) error { return l.inSandbox(ctx, box, removeScript(home, target)) },
+	}
 	said := map[*lent]string{}
-	for {
+	for turn := 1; ; turn++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		for _, one := range l.lent {
-			if one.path == "" || one.mode == signin.Copy {
-				continue
-			}
-			var failed error
-			if was := one.now(); was.Renews && renewalDue(was) {
-				failed = one.renews(ctx, "")
-			}
-			err := errors.Join(failed, l.takeOver(ctx, one, func(all []signin.Staged, i int) error {
-				return l.inSandbox(ctx, box, putScript(variableOf(p.spec.Env, "HOME"), all[i]))
-			}))
+			err := l.lookAfter(ctx, one, turn, in)
 			if err != nil && ctx.Err() == nil && said[one] != err.Error() {
 				said[one] = err.Error()
 				l.diary.note(api.EventNotice, fmt.Sprintf("the sign-in of %s stays what it was: %v", one.tool.Title, err))
@@ -181,60 +177,99 @@ func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared)
 	}
 }
 
+// lookAfter looks once after one sign-in.
+func (l *life) lookAfter(ctx context.Context, one *lent, turn int, in inSession) error {
+	if l.n.signInMode(one.tool) == signin.Off {
+		return l.takeBack(ctx, one, "its mode is off by the settings", in)
+	}
+	var failed error
+	if was := one.now(); one.mode != signin.Copy && !one.isWithdrawn() && was.Renews && one.path != "" && renewalDue(was) {
+		failed = one.renews(ctx, "")
+	}
+	var err error
+	switch {
+	case one.path != "":
+		err = l.takeOver(ctx, one, in)
+	case one.find != nil && turn%keyringTurns == 0:
+		err = l.findAgain(ctx, one, in)
+	default:
+		return failed
+	}
+	missing := signin.KindOf(err) == signin.None || signin.KindOf(err) == signin.Ended
+	before := one.missing
+	one.missing = missing
+	switch {
+	case missing && before:
+		return l.takeBack(ctx, one, err.Error(), in)
+	case missing: // it may just be being replaced
+		return failed
+	}
+	return errors.Join(failed, err)
+}
+
 // takeOver takes over what stands in the person's file, where that has changed.
-// push puts it into the sandbox, where it has to be there.
-func (l *life) takeOver(ctx context.Context, one *lent, push func([]signin.Staged, int) error) error {
+func (l *life) takeOver(ctx context.Context, one *lent, in inSession) error {
 	one.following.Lock()
 	defer one.following.Unlock()
 	info, err := os.Stat(one.path)
-	if err != nil {
-		return err
-	}
-	if !one.changed(info) {
+	if err == nil && !one.changed(info) {
 		return nil
 	}
 	fresh, err := one.tool.At(one.path)
 	if err != nil {
 		return err // half written, perhaps: it is looked at again
 	}
-	was := one.now()
-	switch {
-	case fresh.Access().Equal(was.Access()):
-		fresh.Wipe()
-	case !fresh.Same(was):
-		fresh.Wipe()
-		err = errors.New("another account is signed in on the host now")
-	case one.mode != signin.StandIn && (push == nil || l.inside.Load() == nil):
-		fresh.Wipe()
-		return nil // nothing runs there yet, or any more: it is looked at again
-	default:
-		if err = l.handOver(one, fresh, push); err != nil {
-			return err
-		}
+	err = l.take(ctx, one, fresh, in)
+	if errors.Is(err, errNotYet) {
+		return nil
 	}
-	one.seen.Store(&info)
+	if info != nil { // else it came a moment ago
+		one.seen.Store(&info)
+	}
 	return err
 }
 
-// handOver gives a session the new token.
-func (l *life) handOver(one *lent, fresh *signin.SignIn, push func([]signin.Staged, int) error) error {
-	one.mu.Lock()
-	was := one.found
-	one.found = fresh
-	one.mu.Unlock()
-	defer was.Wipe()
-	if one.mode == signin.StandIn {
-		return l.keys.ring.Rotate(signInKey(one.tool), secrets.NewValue(fresh.Access().RevealForTheWire()))
-	}
-	all, err := stagedOf(l.lent)
+// findAgain takes over what is kept in no file, where that has changed.
+func (l *life) findAgain(ctx context.Context, one *lent, in inSession) error {
+	one.following.Lock()
+	defer one.following.Unlock()
+	fresh, err := one.find(ctx)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(s signin.Staged) bool { return s.Target == one.tool.Target && s.Target != "" })
-	if i < 0 {
-		return nil // a variable
+	if err = l.take(ctx, one, fresh, in); errors.Is(err, errNotYet) {
+		return nil
 	}
-	return push(all, i)
+	return err
+}
+
+// errNotYet says that nothing runs in the sandbox to which a token could be given.
+var errNotYet = errors.New("nothing runs inside yet, or any more")
+
+// take gives a session what was found of its sign-in, where that is another token,
+// or the session had lost it.
+func (l *life) take(ctx context.Context, one *lent, fresh *signin.SignIn, in inSession) error {
+	was, lost := one.now(), one.isWithdrawn()
+	switch {
+	case !fresh.Same(was):
+		fresh.Wipe()
+		return errors.New("another account is signed in on the host now")
+	case !lost && (fresh.Access().Equal(was.Access()) || one.mode == signin.Copy):
+		fresh.Wipe()
+		return nil
+	case one.mode != signin.StandIn && (in.put == nil || l.inside.Load() == nil):
+		fresh.Wipe()
+		return errNotYet
+	}
+	one.mu.Lock()
+	one.found = fresh
+	one.mu.Unlock()
+	defer was.Wipe()
+	l.giveAgain(ctx, one)
+	if one.mode == signin.StandIn {
+		return l.keys.ring.Rotate(signInKey(one.tool), secrets.NewValue(fresh.Access().RevealForTheWire()))
+	}
+	return l.restage(one, in)
 }
 
 // A keeper keeps the tokens behind a session's stand-ins fresh, see
@@ -255,18 +290,21 @@ func (o *lent) behindStandIn() bool { return o.mode == signin.StandIn && o.path 
 // Fresh implements [egress.Keeper]: what the tool outside, or another node, has
 // renewed goes out at once, since its old token may be dead; and one that
 // expired while the machine slept is renewed first.
-func (k keeper) Fresh(ctx context.Context) {
+func (k keeper) Fresh(ctx context.Context, names []string) (changed bool) {
 	for _, one := range k.lent {
-		if !one.behindStandIn() {
+		if !one.behindStandIn() || one.isWithdrawn() || !slices.Contains(names, signInKey(one.tool)) {
 			continue
 		}
-		if was := one.now(); was.Renews && was.Left(time.Now()) <= 0 {
+		was := one.now()
+		if was.Renews && was.Left(time.Now()) <= 0 {
 			_ = one.renews(ctx, "") // the next look tells people
 		}
 		if info, err := os.Stat(one.path); err == nil && one.changed(info) {
-			_ = k.takeOver(ctx, one, nil) // as above
+			_ = k.takeOver(ctx, one, inSession{}) // as above
 		}
+		changed = changed || one.now() != was
 	}
+	return changed
 }
 
 // Rejected implements [egress.Keeper].
@@ -276,13 +314,13 @@ func (k keeper) Rejected(ctx context.Context, names []string, host, path string)
 			continue
 		}
 		was := one.now().Mark()
-		k.Fresh(ctx)
+		k.Fresh(ctx, names)
 		if one.now().Mark() != was {
 			return true
 		}
 		if at := host + path; one.now().Renews && !one.forgive(at) {
 			_ = one.renews(ctx, was) // as above
-			k.Fresh(ctx)
+			k.Fresh(ctx, names)
 			if one.now().Mark() != was {
 				return true
 			}

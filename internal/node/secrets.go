@@ -79,10 +79,7 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 	if err := n.vault.Put(ctx, e, value); err != nil {
 		return 0, fault.Unknown("%w", err)
 	}
-	if e.Source.Kind == source.Store {
-		sessions = n.rotate(c.UID, e.Name, value)
-	}
-	return sessions, nil
+	return n.reviewSessions(ctx, c.UID, e.Name), nil
 }
 
 // badKey says whose it is that there is no key: of who set the secret, where
@@ -94,8 +91,8 @@ func badKey(kind source.Kind, err error) error {
 	return fault.Unknown("%w", err)
 }
 
-// RemoveSecret forgets one of the caller's. Sessions that run keep what they
-// have.
+// RemoveSecret forgets one of the caller's, and takes it from their sessions that
+// run.
 func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) error {
 	if err := n.mayAsk(c); err != nil {
 		return err
@@ -107,5 +104,6 @@ func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) 
 	case err != nil:
 		return fault.Unknown("%w", err).Problem()
 	}
+	n.reviewSessions(ctx, c.UID, name)
 	return nil
 }

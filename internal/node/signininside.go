@@ -33,6 +33,11 @@ func putScript(home string, s signin.Staged) string {
 		fault.Quoted(dir), fault.Quoted(string(s.Content())), fault.Quoted(fresh), fault.Quoted(file))
 }
 
+// removeScript removes such a file.
+func removeScript(home, target string) string {
+	return fmt.Sprintf("rm -f -- %s || exit 1\n", fault.Quoted(path.Join(home, target)))
+}
+
 // maxSaid bounds what a script may say.
 const maxSaid = 4 << 10
 
@@ -118,7 +123,7 @@ func (o *lent) tokenURL() *url.URL {
 // gets what the host has: renewed there first, where that is due. It never gets
 // more than that, however often it asks.
 func (o *lent) token(w http.ResponseWriter, r *http.Request) {
-	if o.mode != signin.Hold || o.path == "" || r.Method != http.MethodPost {
+	if o.mode != signin.Hold || o.path == "" || o.isWithdrawn() || r.Method != http.MethodPost {
 		unavailable(w, r)
 		return
 	}

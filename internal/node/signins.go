@@ -87,7 +87,24 @@ func (n *Node) signInMode(tool signin.Tool) signin.Mode {
 	if _, err := config.Lookup(config.SignInMode + tool.Name); err != nil {
 		return tool.Default
 	}
-	return signin.Mode(n.o.Settings.String(config.SignInMode + tool.Name))
+	return signin.Mode(n.settingsNow().String(config.SignInMode + tool.Name))
+}
+
+// settingsNow are for those settings that take effect at once. While they cannot be
+// read, those of before hold.
+func (n *Node) settingsNow() *config.Config {
+	if n.o.Follow == nil {
+		return n.o.Settings
+	}
+	now, err := n.o.Follow()
+	if err != nil {
+		if said := err.Error(); n.unread.Swap(&said) == nil {
+			n.log.Warn("the settings cannot be read again: those of before hold", "err", err)
+		}
+	} else {
+		n.unread.Store(nil)
+	}
+	return now
 }
 
 // signInWorld is where the tools of a person find themselves.
@@ -165,13 +182,16 @@ func (n *Node) signInKeyring(ctx context.Context, attributes map[string]string) 
 type lent struct {
 	tool signin.Tool
 	mode signin.Mode
-	path string // of the person's file, or ""
+	path string // of the person's file, as the tool names it, or ""
+	// find finds it anew where it is in no file: in a keyring, or said by a program.
+	find func(ctx context.Context) (*signin.SignIn, error)
 	// standIn is what the session has of the token in mode standin.
 	standIn string
 	// renews has it renewed where the tool keeps it, where that is due, or where
 	// its token has the mark of one that a host did not take.
 	renews func(ctx context.Context, rejected string) error
 
+	missing   bool                        // at the last look, which only one goroutine takes
 	following sync.Mutex                  // is held while its file is looked at
 	seen      atomic.Pointer[fs.FileInfo] // of the file, when it was last taken over
 
@@ -179,6 +199,8 @@ type lent struct {
 	// mu guards found, and forgiven: places that answer 401 to any token.
 	found    *signin.SignIn
 	forgiven []string
+	// withdrawn is why the session has it no longer, or "".
+	withdrawn string
 }
 
 // changed reports whether the file is another than the one that was last taken
@@ -201,10 +223,13 @@ func (o *lent) now() *signin.SignIn {
 // staged is what of it goes inside.
 func (o *lent) staged() (signin.Staged, error) { return o.now().Stage(o.mode, o.standIn) }
 
-// stagedOf is what goes inside of several.
+// stagedOf is what goes inside of several, but for those that are withdrawn.
 func stagedOf(some []*lent) ([]signin.Staged, error) {
 	var all []signin.Staged
 	for _, one := range some {
+		if one.isWithdrawn() {
+			continue
+		}
 		s, err := one.staged()
 		if err != nil {
 			return nil, err
@@ -319,7 +344,11 @@ func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World,
 		s.Wipe()
 		return nil, err
 	}
-	return l.lend(s, mode)
+	one, err := l.lend(s, mode)
+	if err == nil && one.path == "" {
+		one.find = func(ctx context.Context) (*signin.SignIn, error) { return tool.Find(ctx, w) }
+	}
+	return one, err
 }
 
 // renewedFirst is the sign-in after a renewal, or as it was where that cannot
@@ -355,19 +384,27 @@ func variableOf(env []string, name string) string {
 
 // lend makes what the session gets.
 func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
-	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Path}
+	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Named}
 	one.renews = func(ctx context.Context, rejected string) error {
-		return l.n.renew(ctx, Renewal{Tool: one.tool, Path: one.path, Rejected: rejected})
+		// A tool that replaces a link by a file leaves a token behind that is spent.
+		path, err := filepath.EvalSymlinks(one.path)
+		if err != nil {
+			return err
+		}
+		return l.n.renew(ctx, Renewal{Tool: one.tool, Path: path, Rejected: rejected})
 	}
 	if mode == signin.StandIn {
-		one.standIn, err = l.keys.ring.Add(secrets.Secret{
-			Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true, Binding: s.Tool.Binding,
-		})
+		one.standIn, err = l.keys.ring.Add(one.secret())
 	}
 	if err == nil {
 		_, err = one.staged()
 	}
 	return one, err
+}
+
+// secret is its token as a key of a ring.
+func (o *lent) secret() secrets.Secret {
+	return secrets.Secret{Name: signInKey(o.tool), Value: secrets.NewValue(o.now().Access().RevealForTheWire()), Lasting: true, Binding: o.tool.Binding}
 }
 
 // signInKey names a sign-in among the session's keys. No secret of a policy can

@@ -315,7 +315,7 @@ func TestT11_TheTokenBehindAStandInIsFresh(t *testing.T) {
 	names := []string{signInKey(s.tool)}
 	good := func(what string, spent int) {
 		t.Helper()
-		k.Fresh(t.Context())
+		k.Fresh(t.Context(), names)
 		if got, _ := s.srv.Counts(); got != spent || sent() != s.token(t) {
 			t.Errorf("%s: spent %d, want %d; the new token goes out: %v", what, got, spent, sent() == s.token(t))
 		}
@@ -402,10 +402,10 @@ func TestT11_ARenewalBeforeTheStartIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pushed string
-	push := func(all []signin.Staged, i int) error {
-		pushed = string(all[i].Content())
+	push := inSession{put: func(s signin.Staged) error {
+		pushed = string(s.Content())
 		return nil
-	}
+	}}
 	if err := l.takeOver(t.Context(), one, push); err != nil || pushed != "" {
 		t.Fatalf("%v: pushed %q into nothing", err, pushed)
 	}

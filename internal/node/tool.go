@@ -142,9 +142,7 @@ func (l *life) giveToolKeys(ctx context.Context, p *prepared, given []string, fa
 		if err != nil {
 			return nil, fault.CannotRun("%w", err)
 		}
-		l.keys.mu.Lock()
-		l.keys.kept[k.Name] = ref
-		l.keys.mu.Unlock()
+		l.keys.keep(k.Name, ref, k.entry != nil)
 		env = append(env, k.Name+"="+standIn)
 	}
 	return env, nil

@@ -98,7 +98,7 @@ func (w world) bareOptions(e sandbox.Engine) (Options, error) {
 	}
 	settings, err := origin.Load()
 	o := Options{
-		Paths: w.paths, Settings: settings, Version: "test",
+		Paths: w.paths, Settings: settings, Follow: origin.Follow(settings).Now, Version: "test",
 		Engines: enginesWith(e), Examine: able,
 	}
 	if e.Name() == "docker" {

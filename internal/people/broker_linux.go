@@ -33,13 +33,15 @@ type Options struct {
 	// Allow is who may use the node beside root, in the form of the setting. It
 	// is asked for each connection.
 	Allow   func() ([]string, error)
-	Status  func() api.Status  // what is known without the deputies: node and verdict
-	Checks  func() api.Checks  // the same of what the checks found; nil where there is no page
-	Page    *console.PagePlace // of the node page; nil for none
-	Linger  time.Duration      // of deputies
-	Ready   func()             // called once connections are taken; may be nil
+	Live    func() ([]string, error) // the settings that take effect at once, as variables; may be nil
+	Status  func() api.Status        // what is known without the deputies: node and verdict
+	Checks  func() api.Checks        // the same of what the checks found; nil where there is no page
+	Page    *console.PagePlace       // of the node page; nil for none
+	Linger  time.Duration            // of deputies
+	Ready   func()                   // called once connections are taken; may be nil
 	Logger  *slog.Logger
 	Patient time.Duration // how long a deputy may take to end; 0: a minute
+	Look    time.Duration // how often who may use the node is asked again, and Live; 0: two seconds
 }
 
 // Broker is root's side.
@@ -67,6 +69,9 @@ func New(o Options) (*Broker, error) {
 	}
 	if o.Patient == 0 {
 		o.Patient = time.Minute
+	}
+	if o.Look == 0 {
+		o.Look = 2 * time.Second
 	}
 	b := &Broker{o: o, log: o.Logger, deputies: map[int]*deputy{}, pending: map[int]int{}, own: newQueued(o.Listener.Addr()), visits: newQueued(o.Listener.Addr())}
 	b.page = console.NewPageServer(console.PageOptions{Node: overview{b}, Logger: o.Logger})
@@ -101,6 +106,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	})
 	parts.Go(func() { b.accept(ctx, end) })
 	parts.Go(func() { b.welcome(ctx) })
+	parts.Go(func() { b.watch(ctx) })
 	parts.Go(func() {
 		if err := b.page.Serve(b.visits); err != nil {
 			b.log.Error("the node goes on without its page", "err", err)
@@ -298,6 +304,7 @@ func (b *Broker) deputy(ctx context.Context, who Person) (*deputy, error) {
 		if d == nil {
 			d = b.begin(ctx, who)
 		}
+		d.came(who.peer)
 		b.mu.Unlock()
 		select {
 		case <-d.ready:
@@ -367,7 +374,7 @@ func (b *Broker) stop(ctx context.Context) {
 	b.mu.Lock()
 	b.stopping = true
 	for _, d := range b.deputies {
-		go d.tellEnd(ctx)
+		go d.tellEnd(ctx, nil)
 	}
 	b.mu.Unlock()
 	b.tasks.Wait()

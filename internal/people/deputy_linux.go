@@ -22,6 +22,18 @@ var ErrBrokerGone = errors.New("the system node has died")
 // ErrTold ends a deputy whose broker has told it to end.
 var ErrTold = errors.New("the system node ends")
 
+// A Dismissal ends a deputy whose person may no longer use the system node: it is
+// ErrTold, for a reason that people are told.
+type Dismissal struct{ Problem *api.Problem }
+
+func (e *Dismissal) Error() string { return e.Problem.Sentence }
+
+// Is makes it ErrTold.
+func (e *Dismissal) Is(target error) bool { return target == ErrTold }
+
+// Unwrap is what its sessions are told.
+func (e *Dismissal) Unwrap() error { return e.Problem }
+
 // Deputy is a deputy's end of the pair.
 type Deputy struct {
 	Hello     Hello
@@ -40,6 +52,7 @@ type Deputy struct {
 	open      int        // of them, those that are not closed yet
 	asks      map[string]*ask
 	order     []string // ids of asks by arrival
+	live      []string // settings that take effect at once
 }
 
 // ask is one start at the door of the broker.
@@ -71,7 +84,7 @@ func Join() (*Deputy, error) {
 		l.close()
 		return nil, fmt.Errorf("waiting for the system node's word: %w", errors.Join(err, ErrBrokerGone))
 	}
-	d := &Deputy{Hello: *m.Hello, link: l, ended: make(chan struct{}), mayRetire: make(chan bool, 1), asks: map[string]*ask{}}
+	d := &Deputy{Hello: *m.Hello, live: m.Hello.Live, link: l, ended: make(chan struct{}), mayRetire: make(chan bool, 1), asks: map[string]*ask{}}
 	d.arrived = sync.NewCond(&d.mu)
 	go d.take(r)
 	return d, nil
@@ -159,9 +172,23 @@ func (d *Deputy) did(m message, f *os.File) {
 		d.answered(m)
 	case kindRetire:
 		d.mayRetire <- m.Yes
+	case kindSettings:
+		d.mu.Lock()
+		d.live = m.Live
+		d.mu.Unlock()
 	case kindEnd:
+		if m.Problem != nil {
+			d.end(&Dismissal{m.Problem})
+		}
 		d.end(ErrTold)
 	}
+}
+
+// Live are the settings that take effect at once, as they are now.
+func (d *Deputy) Live() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.live)
 }
 
 func (d *Deputy) end(why error) {

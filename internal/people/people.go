@@ -37,7 +37,8 @@ import (
 //	                             ← leave (id)      gives up, or gives back
 //	                             ← retire (how many connections it has got)
 //	retire (yes or no)           →                 yes: there come no more
-//	end                          →                 end your sessions, then exit
+//	settings (those that take effect at once) →    … whenever they change
+//	end (why, or nothing)        →                 end your sessions, then exit
 //
 // A deputy that is to tidy up only, because no node is to run, answers hello
 // with tidied (lines) and exits. Either one takes the end of the pair for the
@@ -56,6 +57,7 @@ const (
 	kindRefused    kind = "refused"
 	kindLeave      kind = "leave"
 	kindRetire     kind = "retire"
+	kindSettings   kind = "settings"
 	kindEnd        kind = "end"
 )
 
@@ -63,7 +65,8 @@ const (
 type message struct {
 	Kind    kind             `json:"kind"`
 	Hello   *Hello           `json:"hello,omitempty"`
-	Problem *api.Problem     `json:"problem,omitempty"` // failed, refused
+	Problem *api.Problem     `json:"problem,omitempty"` // failed, refused, end
+	Live    []string         `json:"live,omitempty"`    // settings
 	ID      string           `json:"id,omitempty"`
 	Memory  int64            `json:"memory,omitempty"`
 	Place   *admission.Place `json:"place,omitempty"`
@@ -82,6 +85,7 @@ type Hello struct {
 	Socket   string        `json:"socket"`   // as people know it
 	Private  []string      `json:"private"`  // the system node's own directories
 	Settings []string      `json:"settings"` // as variables, KEY=VALUE
+	Live     []string      `json:"live"`     // those that take effect at once, likewise
 	Linger   time.Duration `json:"linger"`
 	// Page is the address of the node page, PagePorts where it listens.
 	Page      string           `json:"page,omitempty"`
@@ -96,6 +100,9 @@ type Person struct {
 	Groups []int  `json:"groups"` // supplementary ones
 	Name   string `json:"name"`   // the number, where no list has a name
 	Home   string `json:"home"`   // "" where no list has one
+
+	// peer are the groups that they came with, by the kernel.
+	peer []int
 }
 
 func (p Person) number() string { return strconv.Itoa(p.UID) }

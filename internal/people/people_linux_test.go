@@ -121,6 +121,8 @@ func falseDeputy() int {
 		}
 	case does("forward"):
 		_ = d.link.send(message{Kind: kindConnection}, nil)
+	case does("waits"):
+		return waits(ctx, d)
 	case does("takes one slot"):
 		_, _ = d.Enter(ctx, admission.Request{ID: "one"}, nil)
 	}
@@ -136,6 +138,32 @@ func falseDeputy() int {
 		}
 	}
 	return 0
+}
+
+// waits has a session, has another one wait, and says what becomes of them.
+func waits(ctx context.Context, d *Deputy) int {
+	if _, err := d.Enter(ctx, admission.Request{ID: "one"}, nil); err != nil {
+		return 3
+	}
+	var told sync.WaitGroup
+	told.Go(func() {
+		_, err := d.Enter(context.Background(), admission.Request{ID: "two"}, func(admission.Place) { fmt.Println("two waits") })
+		fmt.Println("two:", err)
+	})
+	var known []string
+	for {
+		select {
+		case <-time.After(time.Millisecond):
+			if now := d.Live(); !slices.Equal(now, known) {
+				known = now
+				fmt.Println("told", known)
+			}
+		case <-ctx.Done():
+			told.Wait()
+			fmt.Println("one:", context.Cause(ctx), errors.Is(context.Cause(ctx), ErrTold))
+			return 0
+		}
+	}
 }
 
 // parish is a broker with its socket.

@@ -46,8 +46,11 @@ type deputy struct {
 	mu      sync.Mutex // guards what follows; others wait for it, so nothing slow happens under it
 	link    *link      // nil until it has been started
 	cmd     *exec.Cmd
-	retired bool // no more connections are handed over
-	told    bool // to end
+	retired bool         // no more connections are handed over
+	told    bool         // to end
+	why     *api.Problem // it was, or nil
+	peer    []int        // the groups with which its person has come, the last time
+	knows   []string     // the settings that it was told
 	tickets map[string]*ticket
 }
 
@@ -169,8 +172,11 @@ func (d *deputy) prepare() (*cgroup.Group, Hello, error) {
 	}
 	hello := Hello{
 		Person: d.who, State: state, Runtime: runtime, Config: o.Config, Socket: o.Socket,
-		Private: o.Private, Settings: o.Settings, Linger: o.Linger,
+		Private: o.Private, Settings: o.Settings, Live: d.b.liveSettings(), Linger: o.Linger,
 	}
+	d.mu.Lock()
+	d.knows = hello.Live
+	d.mu.Unlock()
 	if hello.Page, _ = d.b.shownPage(); o.Page != nil {
 		hello.PagePorts = o.Page.Ports()
 	}
@@ -188,11 +194,11 @@ func (d *deputy) groupName() string {
 func (d *deputy) started(cmd *exec.Cmd, l *link) {
 	d.mu.Lock()
 	d.cmd, d.link = cmd, l
-	told := d.told
+	told, why := d.told, d.why
 	d.mu.Unlock()
 	d.log.Info("deputy started", "pid", cmd.Process.Pid)
 	if told { // meanwhile
-		_ = l.send(message{Kind: kindEnd}, nil)
+		_ = l.send(message{Kind: kindEnd, Problem: why}, nil)
 	}
 }
 
@@ -277,14 +283,15 @@ func (d *deputy) give(f *os.File) error {
 	return nil
 }
 
-// tellEnd tells the deputy to end, and ends it where it does not.
-func (d *deputy) tellEnd(ctx context.Context) {
+// tellEnd tells the deputy to end, and ends it where it does not. Its sessions are
+// told why, where that is not nil.
+func (d *deputy) tellEnd(ctx context.Context, why *api.Problem) {
 	d.mu.Lock()
-	d.told, d.retired = true, true
+	d.told, d.retired, d.why = true, true, why
 	l := d.link
 	d.mu.Unlock()
 	if l != nil {
-		_ = l.send(message{Kind: kindEnd}, nil)
+		_ = l.send(message{Kind: kindEnd, Problem: why}, nil)
 	}
 	select {
 	case <-d.gone:

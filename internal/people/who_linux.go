@@ -91,7 +91,7 @@ func groupID(name string) (int, error) {
 // person is the user of a uid with the groups that the machine's lists give
 // them. Of one whom the lists do not have the kernel knows those of the caller.
 func person(c caller) Person {
-	p := Person{UID: c.UID, GID: c.GID, Groups: c.groups, Name: strconv.Itoa(c.UID)}
+	p := Person{UID: c.UID, GID: c.GID, Groups: c.groups, Name: strconv.Itoa(c.UID), peer: c.groups}
 	u, err := user.LookupId(p.Name)
 	if err != nil {
 		return p

@@ -45,7 +45,7 @@ func (r *Ring) SwapBody(host string, port uint16, path, contentType string, body
 		key := string(h.value.RevealForTheWire())
 		swapped, ok := out, false
 		switch {
-		case key == "": // the session has just ended
+		case key == "" || h.withdrawn != "": // the session has just ended, or see WithdrawnInBody
 		case kind == "application/x-www-form-urlencoded":
 			swapped, ok = swapForm(out, h, key)
 		case kind == "application/json", strings.HasSuffix(kind, "+json"):
@@ -61,20 +61,35 @@ func (r *Ring) SwapBody(host string, port uint16, path, contentType string, body
 // Unswapped names the secrets that SwapBody would put into a body, of which this
 // is the beginning, were it not too long for that.
 func (r *Ring) Unswapped(host string, port uint16, path, contentType string, begin []byte) (names []string) {
-	kind, _, _ := mime.ParseMediaType(contentType)
 	for _, h := range r.bodies(host, port, path) {
-		found := false
-		switch {
-		case kind == "application/x-www-form-urlencoded":
-			_, found = swapForm(begin, h, h.standIn)
-		case kind == "application/json", strings.HasSuffix(kind, "+json"):
-			found = bytes.Contains(begin, []byte(h.standIn)) && asksInJSON(begin, h)
-		}
-		if found {
+		if asksInBody(h, contentType, begin) {
 			names = append(names, h.name)
 		}
 	}
 	return names
+}
+
+// WithdrawnInBody is a misuse where such a body asks for a key that was withdrawn.
+func (r *Ring) WithdrawnInBody(host string, port uint16, path, contentType string, body []byte) *Misuse {
+	for _, h := range r.bodies(host, port, path) {
+		if h.withdrawn != "" && asksInBody(h, contentType, body) {
+			return &Misuse{Secret: h.name, Reason: "the body holds the stand-in of " + withdrawn(h)}
+		}
+	}
+	return nil
+}
+
+// asksInBody is whether a body, or its beginning, has the stand-in of h in a field
+// where the key goes.
+func asksInBody(h *held, contentType string, begin []byte) (found bool) {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	switch {
+	case kind == "application/x-www-form-urlencoded":
+		_, found = swapForm(begin, h, h.standIn)
+	case kind == "application/json", strings.HasSuffix(kind, "+json"):
+		found = bytes.Contains(begin, []byte(h.standIn)) && asksInJSON(begin, h)
+	}
+	return found
 }
 
 // asksInJSON is whether swapJSON would find a field of h, as far as the text goes.

@@ -207,7 +207,7 @@ func (l *looker) lookQuery() {
 // path where the key may go, or notes a misuse.
 func (l *looker) mine(i *issued, in string) *held {
 	h := l.state.named(i.name)
-	if i.ring != l.ring || l.state.closed || h == nil || !l.req.TLS || !h.bound.host(l.req.Host, l.req.Port) || !h.bound.path(l.req.Path) {
+	if i.ring != l.ring || l.state.closed || h == nil || h.withdrawn != "" || !l.req.TLS || !h.bound.host(l.req.Host, l.req.Port) || !h.bound.path(l.req.Path) {
 		l.blame(i, in)
 		return nil
 	}
@@ -216,14 +216,18 @@ func (l *looker) mine(i *issued, in string) *held {
 
 // blame says what is wrong about a stand-in that cannot be right where it is.
 func (l *looker) blame(i *issued, in string) {
-	if l.misuse != nil {
+	h := l.state.named(i.name)
+	if l.misuse != nil || i.own && (i.ring != l.ring || h == nil || h.standIn != i.standIn) {
 		return
 	}
 	say := func(format string, a ...any) {
 		l.misuse = &Misuse{Secret: i.name, Reason: fmt.Sprintf(format, a...)}
 	}
-	h := l.state.named(i.name)
 	switch {
+	case i.ring == l.ring && h != nil && h.withdrawn != "" && i.own:
+		say("%s holds a token of %s", in, withdrawn(h))
+	case i.ring == l.ring && h != nil && h.withdrawn != "":
+		say("%s holds the stand-in of %s", in, withdrawn(h))
 	case i.ring != l.ring && i.ring.closed():
 		say("%s holds the stand-in of %s of a session that has ended", in, i.name)
 	case i.ring != l.ring:

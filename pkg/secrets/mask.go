@@ -40,6 +40,9 @@ func newMasker(all []*held) *Masker {
 	for _, h := range all {
 		for _, v := range append(slices.Clone(h.before), h.value) {
 			key := v.RevealForTheWire()
+			if len(key) == 0 {
+				continue // what is only refused
+			}
 			m.add(key, fit([]byte(h.standIn), len(key)))
 			clear(key)
 		}

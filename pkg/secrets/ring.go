@@ -42,6 +42,9 @@ type issued struct {
 	standIn string
 	ring    *Ring
 	name    string
+	// own says that it is a token that the session itself has, which is nothing to
+	// another session.
+	own bool
 }
 
 // NewBook returns an empty book.
@@ -117,6 +120,7 @@ type Ring struct {
 	// mu guards changes of state; readers take it as it is.
 	mu    sync.Mutex
 	state atomic.Pointer[ringState]
+	holds holds
 }
 
 // ringState never changes once it can be seen.
@@ -133,6 +137,10 @@ type held struct {
 	// before are the values that the key had; a server may still say them.
 	before []Value
 	bound  *bound
+	// withdrawn is why the key goes nowhere any more, or "". turn counts how often
+	// it was withdrawn or bound anew.
+	withdrawn string
+	turn      int
 }
 
 // Open returns the ring of a session that begins.
@@ -173,7 +181,7 @@ func (r *Ring) Add(s Secret) (standIn string, err error) {
 const keepBefore = 2
 
 // Rotate gives a key its new value, from the next request on. Its stand-in
-// stays what it is.
+// stays what it is. One that was withdrawn is given again.
 func (r *Ring) Rotate(name string, v Value) error {
 	if err := CheckShape(v); err != nil {
 		return fmt.Errorf("the secret %s: %w", name, err)
@@ -182,7 +190,7 @@ func (r *Ring) Rotate(name string, v Value) error {
 		for i, h := range all {
 			if h.name == name {
 				fresh := *h
-				fresh.value = v
+				fresh.value, fresh.withdrawn = v, ""
 				if !h.value.Equal(v) {
 					fresh.before = append(slices.Clone(h.before), h.value)
 					for len(fresh.before) > keepBefore {
@@ -242,7 +250,11 @@ func (r *Ring) Bound(host string, port uint16) bool {
 	if r == nil {
 		return false
 	}
-	for _, h := range r.state.Load().held {
+	return r.state.Load().bound(host, port)
+}
+
+func (s *ringState) bound(host string, port uint16) bool {
+	for _, h := range s.held {
 		if h.bound.host(host, port) {
 			return true
 		}

@@ -92,7 +92,7 @@ func (t Tool) inFile(path string, comments bool) (*SignIn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Kept, s.Path, s.OthersRead = "file "+path, real, others
+	s.Kept, s.Path, s.Named, s.OthersRead = "file "+path, real, path, others
 	return s, nil
 }
 

@@ -83,8 +83,8 @@ type SignIn struct {
 	// Kept says where, for people: "file /home/me/.codex/auth.json".
 	Kept string
 	// Path is the file, without symbolic links; empty for one in a variable or
-	// a keyring, which nobody renews.
-	Path string
+	// a keyring, which nobody renews. Named is the same file as its place names it.
+	Path, Named string
 	// Account is whose it is, for people, or empty where nobody can tell.
 	Account string
 	// ID tells accounts apart. It is empty where the tool writes none.

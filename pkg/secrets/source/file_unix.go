@@ -3,7 +3,9 @@
 package source
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -15,7 +17,9 @@ import (
 func readFile(path string) (v secrets.Value, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return v, errorf("check that it exists and that you may read it", "the file %s cannot be read: %s", path, plain(err))
+		e := errorf("check that it exists and that you may read it", "the file %s cannot be read: %s", path, plain(err))
+		e.gone = errors.Is(err, fs.ErrNotExist)
+		return v, e
 	}
 	defer f.Close()
 	info, err := f.Stat()

@@ -52,7 +52,7 @@ func (r Reference) String() string {
 // An Error says why there is no key. It holds no byte of what was read.
 type Error struct {
 	reason, hint string
-	none         bool
+	none, gone   bool
 }
 
 // None reports whether it was a command that ended and had no key to give.
@@ -62,6 +62,16 @@ func (e *Error) Error() string { return e.reason }
 
 // Hint is the next step for people.
 func (e *Error) Hint() string { return e.hint }
+
+// Gone reports whether an error of [Reader.Read] says that there is no such file
+// or item, and not only that it cannot be read.
+func Gone(err error) bool {
+	if _, absent := errors.AsType[*missing](err); absent {
+		return true
+	}
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.gone
+}
 
 func errorf(hint, format string, a ...any) *Error {
 	return &Error{reason: fmt.Sprintf(format, a...), hint: hint}

@@ -113,6 +113,26 @@ func (v *Vault) List(ctx context.Context, owner int) ([]Entry, error) {
 	return out, nil
 }
 
+// A Stamp tells states of a vault apart without reading it.
+type Stamp struct{ info fs.FileInfo }
+
+// Stamp is that of now.
+func (v *Vault) Stamp() Stamp {
+	info, err := os.Lstat(v.path(fileName))
+	if err != nil {
+		return Stamp{}
+	}
+	return Stamp{info}
+}
+
+// Same reports whether nothing has been written in between.
+func (s Stamp) Same(o Stamp) bool {
+	if s.info == nil || o.info == nil {
+		return s.info == o.info
+	}
+	return os.SameFile(s.info, o.info) && s.info.ModTime().Equal(o.info.ModTime()) && s.info.Size() == o.info.Size()
+}
+
 // Get returns one entry, and its key where that is in the store.
 func (v *Vault) Get(ctx context.Context, owner int, name string) (Entry, secrets.Value, error) {
 	v.mu.Lock()

@@ -1,0 +1,203 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mojoup/mojoup-node/internal/store"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
+	"github.com/mojoup/mojoup-node/pkg/secrets/source"
+	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
+)
+
+// A right that is withdrawn while a session runs is taken from it (B88). What the
+// node is told itself, as by `secret remove`, holds from the next request on; what
+// it has to look for, a file that is gone or a setting that has changed, within two
+// looks, which are [Times.Keys] apart.
+
+// tellWithdrawn says in the session's diary, its notices and to its client that it
+// has lost something, or has it again.
+func (l *life) tellWithdrawn(ctx context.Context, line string) {
+	ctx = context.WithoutCancel(ctx)
+	l.n.log.Info("rights of a session", "session", l.id, "said", line)
+	l.diary.note(api.EventNotice, line)
+	l.n.telling.Go(func() { // a client that takes nothing must not hold up others
+		err := l.n.store.UpdateSession(ctx, l.id, func(row *store.Session) { row.Notices = append(row.Notices, line) })
+		if err != nil {
+			l.n.log.Error("writing down what a session has lost", "session", l.id, "err", err)
+		}
+		l.mu.Lock()
+		l.shown.Notices = append(slices.Clone(l.shown.Notices), line)
+		l.mu.Unlock()
+	})
+}
+
+// withdraw takes a key from the session.
+func (l *life) withdraw(ctx context.Context, name, why string) {
+	if l.keys.ring.Withdraw(name, why) {
+		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s was withdrawn: %s", name, why))
+	}
+}
+
+// begin notes what the store is like before a key is read from it.
+func (k *keys) begin(v *vault.Vault) {
+	if v == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stamp = v.Stamp()
+}
+
+// drop forgets where a key is kept, so that it is not read again.
+func (k *keys) drop(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.kept, name)
+}
+
+// changed reports whether the store has been written since the session looked at
+// it, and which of its keys are of secrets.
+func (k *keys) changed(now vault.Stamp) (own []string, changed bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed = !k.stamp.Same(now)
+	k.stamp = now
+	return slices.Clone(k.own), changed
+}
+
+// lookAgain has the store looked at again although it has not changed, and says
+// once why.
+func (k *keys) lookAgain(l *life, why string) {
+	k.mu.Lock()
+	said := k.said
+	k.stamp, k.said = vault.Stamp{}, why
+	k.mu.Unlock()
+	if said != why {
+		l.diary.note(api.EventNotice, why)
+	}
+}
+
+// reviewKeys compares the session's keys with what their person has set, where that
+// has changed: one that was removed is withdrawn, one that is bound elsewhere goes
+// there only, a new key goes out.
+func (l *life) reviewKeys(ctx context.Context) {
+	if l.n.vault == nil {
+		return
+	}
+	// Who asks for it may rely on it afterwards, also where the look at intervals
+	// has just begun.
+	l.keys.reviewing.Lock()
+	defer l.keys.reviewing.Unlock()
+	own, changed := l.keys.changed(l.n.vault.Stamp())
+	if !changed {
+		return
+	}
+	for _, name := range own {
+		err := l.reviewKey(ctx, name)
+		switch {
+		case errors.Is(err, vault.ErrNotFound):
+			l.keys.drop(name)
+			l.withdraw(ctx, name, "its person has removed it")
+		case err != nil:
+			l.keys.lookAgain(l, fmt.Sprintf("the secret %s keeps the key that it had: %v", name, err))
+		}
+	}
+}
+
+func (l *life) reviewKey(ctx context.Context, name string) error {
+	e, v, err := l.n.vault.Get(ctx, l.caller.UID, name)
+	if err != nil {
+		return err
+	}
+	l.keys.keep(name, e.Source, true)
+	if err := l.keys.ring.Rebind(name, e.Binding); err != nil || e.Source.Kind != source.Store {
+		return err
+	}
+	return l.keys.ring.Rotate(name, v) // each session wipes its own at its end
+}
+
+// reviewSessions has every running session of a person look at their secrets, and
+// returns how many have a key of that name from the node's store.
+func (n *Node) reviewSessions(ctx context.Context, uid int, name string) (sessions int) {
+	n.mu.Lock()
+	var theirs []*life
+	for _, l := range n.live {
+		if l.caller.UID == uid {
+			theirs = append(theirs, l)
+		}
+	}
+	n.mu.Unlock()
+	for _, l := range theirs {
+		l.reviewKeys(ctx)
+		if l.keys.sources()[name].Kind == source.Store {
+			sessions++
+		}
+	}
+	return sessions
+}
+
+// takeBack takes a sign-in from the session: its stand-in, or the token that is
+// inside, goes nowhere any more, and no file inside holds it.
+func (l *life) takeBack(ctx context.Context, one *lent, why string, in inSession) error {
+	if one.isWithdrawn() {
+		return nil
+	}
+	one.mu.Lock()
+	one.withdrawn = why
+	one.mu.Unlock()
+	one.seen.Store(nil) // so that it is looked at when it may be there again
+	l.tellWithdrawn(ctx, fmt.Sprintf("the sign-in of %s was withdrawn: %s", one.tool.Title, why))
+	if one.mode == signin.StandIn {
+		l.keys.ring.Withdraw(signInKey(one.tool), why)
+		return nil
+	}
+	return errors.Join(l.keys.ring.Refuse(one.secret(), why), l.restage(one, in))
+}
+
+func (o *lent) isWithdrawn() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.withdrawn != ""
+}
+
+// giveAgain gives a session a sign-in that was taken from it.
+func (l *life) giveAgain(ctx context.Context, one *lent) {
+	if !one.isWithdrawn() {
+		return
+	}
+	one.mu.Lock()
+	one.withdrawn = ""
+	one.mu.Unlock()
+	l.tellWithdrawn(ctx, fmt.Sprintf("the sign-in of %s is there again", one.tool.Title))
+	if one.mode != signin.StandIn {
+		l.keys.ring.Forget(signInKey(one.tool))
+	}
+}
+
+// An inSession changes files of sign-ins inside.
+type inSession struct {
+	put    func(signin.Staged) error
+	remove func(target string) error
+}
+
+// restage puts the file of a sign-in inside as it is to be now, or removes it where
+// nothing is left of it.
+func (l *life) restage(one *lent, in inSession) error {
+	if one.tool.Target == "" || in.put == nil || l.inside.Load() == nil {
+		return nil // a variable; or nothing runs there yet, or any more
+	}
+	all, err := stagedOf(l.lent)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Target == one.tool.Target {
+			return in.put(s)
+		}
+	}
+	return in.remove(one.tool.Target)
+}

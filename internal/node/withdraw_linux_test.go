@@ -1,0 +1,257 @@
+package node
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
+)
+
+// said is what a session of the node's, the only one, would have sent in place of
+// a stand-in, or why it would not have been.
+func (r *running) said(t *testing.T, host, path, standIn string) string {
+	t.Helper()
+	l := r.only()
+	if l == nil {
+		t.Fatal("the session is gone")
+	}
+	h := http.Header{"Authorization": {"Bearer " + standIn}}
+	swap, misuse := l.keys.ring.Look(secrets.Request{Host: host, Port: 443, TLS: true, Path: path, Header: h})
+	if misuse != nil {
+		return misuse.Reason
+	}
+	swap.Header(h)
+	return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+}
+
+func (r *running) only() *life {
+	r.node.mu.Lock()
+	defer r.node.mu.Unlock()
+	for _, l := range r.node.live {
+		return l
+	}
+	return nil
+}
+
+// until waits until something is so.
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	late, tick := time.After(enough), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%s: it never is", what)
+		}
+	}
+}
+
+// noticed waits until everybody who looks at the session is told a line, and
+// whoever asks for its log.
+func (r *running) noticed(t *testing.T, id, line string) {
+	t.Helper()
+	until(t, line, func() bool {
+		s, err := r.client.Session(t.Context(), id)
+		return err == nil && strings.Contains(strings.Join(s.Notices, "\n"), line) && strings.Contains(r.only().diaryText(), line)
+	})
+}
+
+// TestB88_SecretsAreTakenFromRunningSessions: a secret that is removed is refused
+// from the next request on, one that is bound elsewhere goes there only, and one
+// that is set again is given again; no session that wants a removed one starts.
+// What the store's file says counts too, whoever has written it.
+func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.options(t, nativeEngine(t))
+	o.Times = Times{Keys: 10 * time.Millisecond}
+	r := w.serve(t, o)
+	set := func(change func(*api.SecretRequest)) {
+		t.Helper()
+		req := api.SecretRequest{Name: "API_KEY", Kind: "store", Key: api.Key(oneKey), Hosts: []string{"api.x.example"}}
+		change(&req)
+		if _, err := r.client.SetSecret(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(func(*api.SecretRequest) {})
+	req := api.RunRequest{Command: []string{"/bin/sh", "-c", "echo $API_KEY; echo ready; exec sleep 600"}, PolicyName: "p", Policy: `{"version":1,"network":{"rules":[{"hosts":["api.x.example"]}]},"secrets":["API_KEY"]}`}
+	a := w.ask(t, r.client, req)
+	defer a.gone()
+	a.out.await(t, "ready")
+	standIn, _, _ := strings.Cut(a.out.String(), "\n")
+	id := string(r.only().id)
+	says := func(host, path string) string { return r.said(t, host, path, standIn) }
+	if got := says("api.x.example", "/v1"); got != oneKey {
+		t.Fatalf("at first %s", got)
+	}
+
+	set(func(r *api.SecretRequest) { r.Key, r.Paths = api.Key(otherKey), []string{"/v2/**"} })
+	if got := says("api.x.example", "/v1"); !strings.Contains(got, "other paths only: /v2/**") {
+		t.Errorf("another path: %s", got)
+	}
+	if got := says("api.x.example", "/v2/x"); got != otherKey {
+		t.Errorf("the path that is left: %s", got)
+	}
+	set(func(r *api.SecretRequest) { r.Hosts = []string{"else.x.example"} })
+	if got := says("api.x.example", "/v2/x"); !strings.Contains(got, "goes to else.x.example only") {
+		t.Errorf("another host: %s", got)
+	}
+
+	if err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil {
+		t.Fatal(err)
+	}
+	if got := says("else.x.example", "/v1"); !strings.Contains(got, "API_KEY was withdrawn: its person has removed it") {
+		t.Errorf("removed: %s", got)
+	}
+	r.noticed(t, id, "the secret API_KEY was withdrawn")
+	again := w.ask(t, r.client, req)
+	if e, err := again.end(t); err != nil || e.Problem == nil || !strings.Contains(e.Problem.Sentence, "API_KEY, which you have not set") {
+		t.Errorf("a new start: %+v, %v", e, err)
+	}
+
+	set(func(*api.SecretRequest) {})
+	if got := says("api.x.example", "/v1"); got != oneKey {
+		t.Errorf("set again: %s", got)
+	}
+	if err := os.Remove(filepath.Join(w.paths.State, "secrets.json")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the store is gone", func() bool { return strings.Contains(says("api.x.example", "/v1"), "withdrawn") })
+}
+
+// TestB88_AKeyWhoseFileIsGone is withdrawn, and given again with the file.
+func TestB88_AKeyWhoseFileIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.options(t, nativeEngine(t))
+	o.Times = Times{Keys: 10 * time.Millisecond}
+	r := w.serve(t, o)
+	file := filepath.Join(t.TempDir(), "key")
+	write := func() {
+		if err := os.WriteFile(file, []byte(oneKey), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	if _, err := r.client.SetSecret(t.Context(), api.SecretRequest{Name: "API_KEY", Kind: "file", At: file, Hosts: []string{"api.x.example"}}); err != nil {
+		t.Fatal(err)
+	}
+	a := w.ask(t, r.client, api.RunRequest{Command: []string{"/bin/sh", "-c", "echo $API_KEY; echo ready; exec sleep 600"}, PolicyName: "p", Policy: `{"version":1,"network":{"rules":[]},"secrets":["API_KEY"]}`})
+	defer a.gone()
+	a.out.await(t, "ready")
+	standIn, _, _ := strings.Cut(a.out.String(), "\n")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the file is gone", func() bool {
+		return strings.Contains(r.said(t, "api.x.example", "/", standIn), "API_KEY was withdrawn: the file "+file)
+	})
+	write()
+	until(t, "the file is there again", func() bool { return r.said(t, "api.x.example", "/", standIn) == oneKey })
+	if err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := r.only().keys.sources()["API_KEY"]; kept || !strings.Contains(r.said(t, "api.x.example", "/", standIn), "its person has removed it") {
+		t.Error("a secret that was removed is read again, since its file is still there")
+	}
+}
+
+// TestB88_SignInsAreTakenFromRunningSessions: where the tool on the host is signed
+// out, or the mode is switched off, a stand-in is refused, and a token that is
+// inside too, whose file goes; signed in again, the session has it again. A session
+// that is started meanwhile has none.
+func TestB88_SignInsAreTakenFromRunningSessions(t *testing.T) {
+	t.Parallel()
+	const shown = `cat ~/.claude/.credentials.json; echo ready; f=~/.claude/.credentials.json
+while [ -e $f ]; do sleep 0.02; done; echo removed; while ! [ -e $f ]; do sleep 0.02; done; cat $f; echo again; exec sleep 600`
+	for _, tt := range []struct {
+		name, says string
+		mode       signin.Mode
+		away, back func(t *testing.T, s *signedIn, w world)
+	}{
+		{name: "signed out", says: "is not signed in here", mode: signin.StandIn},
+		{name: "signed out", says: "is not signed in here", mode: signin.Lease},
+		{name: "signed out", says: "is not signed in here", mode: signin.Copy},
+		{name: "blanked", says: "was signed out", mode: signin.StandIn, away: func(t *testing.T, s *signedIn, _ world) {
+			if err := os.WriteFile(s.file, []byte(`{"claudeAiOauth":{"accessToken":"","refreshToken":"","expiresAt":0}}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "switched off", says: "its mode is off", mode: signin.StandIn, away: switched("off"), back: switched("standin")},
+		{name: "switched off", says: "its mode is off", mode: signin.Hold, away: switched("off"), back: switched("hold")},
+	} {
+		t.Run(tt.name+", "+string(tt.mode), func(t *testing.T) {
+			t.Parallel()
+			s, w := newSignedIn(t, 8*time.Hour), newWorld(t)
+			r := s.serve(t, w, tt.mode)
+			a := w.ask(t, r.client, s.request(shown))
+			defer a.gone()
+			a.out.await(t, "ready")
+			token := regexp.MustCompile(`"accessToken":\s*"([^"]+)"`).FindStringSubmatch(a.out.String())[1]
+			id := string(r.only().id)
+			sent := func() string { return r.said(t, "api.anthropic.com", "/v1/messages", token) }
+			if got := sent(); got != s.token(t) {
+				t.Fatalf("at first %s", got)
+			}
+			content, err := os.ReadFile(s.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.away == nil {
+				err = os.Remove(s.file)
+			} else {
+				tt.away(t, s, w)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			until(t, "it is gone", func() bool {
+				got := sent()
+				return strings.Contains(got, "sign-in claude") && strings.Contains(got, "withdrawn") && strings.Contains(got, tt.says)
+			})
+			r.noticed(t, id, "the sign-in of Claude Code was withdrawn")
+			if tt.mode != signin.StandIn {
+				a.out.await(t, "removed")
+			}
+			optional := s.request(`test -e ~/.claude/.credentials.json && echo there; true`)
+			optional.Policy = strings.Replace(optional.Policy, `"claude"`, `"claude?"`, 1)
+			other := w.ask(t, r.client, optional)
+			if e, err := other.end(t); err != nil || e.Code != 0 || strings.Contains(other.out.String(), "there") {
+				t.Errorf("a session that is started meanwhile: %+v, %v: %s", e, err, other.out)
+			}
+
+			if err := os.WriteFile(s.file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if tt.back != nil {
+				tt.back(t, s, w)
+			}
+			until(t, "it is there again", func() bool { return sent() == s.token(t) })
+			r.noticed(t, id, "the sign-in of Claude Code is there again")
+			if tt.mode != signin.StandIn {
+				a.out.await(t, "again")
+			}
+			if !s.srv.Alive("me") {
+				t.Error("the host is logged out")
+			}
+		})
+	}
+}
+
+// switched sets the mode of the sign-in.
+func switched(mode string) func(*testing.T, *signedIn, world) {
+	return func(t *testing.T, _ *signedIn, w world) {
+		if err := os.WriteFile(w.paths.Config, []byte("[node.signin.mode]\nclaude = \""+mode+"\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

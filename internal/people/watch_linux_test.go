@@ -1,0 +1,65 @@
+package people
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestB88_WhoMayNoLongerUseTheNode is refused, and what runs or waits for them
+// ends with that reason: their slot is free, others are served as before. Settings
+// that take effect at once reach deputies that serve.
+func TestB88_WhoMayNoLongerUseTheNode(t *testing.T) {
+	var mu sync.Mutex
+	list, live := []string{"*"}, []string{"A=1"}
+	p := atWork(t, func(o *Options) {
+		o.Look = 10 * time.Millisecond
+		o.Allow = func() ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return list, nil
+		}
+		o.Live = func() ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return live, nil
+		}
+	}, "waits")
+	logs := func(line string) {
+		t.Helper()
+		eventually(t, line, func() bool { return strings.Contains(p.said(), line) })
+	}
+	if got := p.as(ann) + p.as(bob); got != "7001170012" {
+		t.Fatalf("answered %s", got)
+	}
+	logs("two waits")
+	logs("told [A=1]")
+	mu.Lock()
+	live = []string{"A=2"}
+	mu.Unlock()
+	logs("told [A=2]")
+
+	mu.Lock()
+	list = []string{"70012"}
+	mu.Unlock()
+	logs("two: the system node does not serve user 70011 any more")
+	logs("one: the system node does not serve user 70011 any more true")
+	eventually(t, "her slot is free", func() bool { return p.door.Running("session") == 0 })
+	if got := p.as(ann); !strings.Contains(got, "the system node does not serve user 70011") {
+		t.Errorf("she asks again: %s", got)
+	}
+	if got := p.as(bob); got != "70012" {
+		t.Errorf("the other one: %s", got)
+	}
+	if said := p.said(); strings.Contains(said, "deputy died") || !strings.Contains(said, "may no longer use this node") {
+		t.Error("the log does not say what was done")
+	}
+
+	mu.Lock()
+	list = []string{"70011", "70012"}
+	mu.Unlock()
+	if got := p.as(ann); got != "70011" {
+		t.Errorf("allowed again: %s", got)
+	}
+}
