@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -10,16 +12,26 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mojoup/mojoup-node/internal/cli"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
+// scripts run several at once, because they wait more than they compute.
+type scripts struct{ *testing.M }
+
+func (s scripts) Run() int {
+	kerneltest.Together(4)
+	return s.M.Run()
+}
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(scripts{m}, map[string]func(){
 		"mojoup-node": func() { os.Exit(cli.Main(os.Args[1:], cli.ThisProcess())) },
 	})
 }
@@ -39,10 +51,41 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"screen": screen,
 			"shape":  shape,
+			"slay":   slay,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 	})
+}
+
+// slay kills the node that answers, as nothing can prevent, and waits until
+// nothing of it is open: a process that it was just about to start has its
+// socket and its lock for a moment longer.
+func slay(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: slay")
+	}
+	ts.Check(ts.Exec("mojoup-node", "status", "--json"))
+	var s api.Status
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &s))
+	if s.Node.PID == 0 {
+		ts.Fatalf("slay: no node answers")
+	}
+	ts.Check(slayProcess(s.Node.PID))
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(seeWithin); ; {
+		conn, err := net.Dial("unix", s.Node.Socket)
+		if err != nil {
+			return
+		}
+		_ = conn.Close()
+		select {
+		case <-tick.C:
+		case <-late:
+			ts.Fatalf("slay: something holds %s", s.Node.Socket)
+		}
+	}
 }
 
 func condition(t *testing.T, name string) (bool, error) {
@@ -129,7 +172,7 @@ func setup(env *testscript.Env, besides ...string) error {
 	env.Vars = append(env.Vars,
 		"MOJOUP_CONFIG="+env.WorkDir+"/etc/node.toml", "MOJOUP_STATE_DIR="+env.WorkDir+"/state",
 		"MOJOUP_RUNTIME_DIR="+run, "HOME="+env.WorkDir+"/home", "XDG_STATE_HOME="+env.WorkDir+"/register", "NO_COLOR=1", "LANG=C.UTF-8",
-		"GIT_CONFIG_NOSYSTEM=1", "MOJOUP_NODE_CONSOLE_LISTEN=off",
+		"GIT_CONFIG_NOSYSTEM=1", "MOJOUP_NODE_CONSOLE_LISTEN=off", fmt.Sprint("ORPHANS=", kerneltest.Rounds(5000, 1000)),
 	)
 	env.Vars = append(env.Vars, besides...)
 	vars := append([]string(nil), env.Vars...)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/creack/pty"
@@ -41,7 +42,7 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 	cmd := exec.Command(rest[1], rest[2:]...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = environ(ts)
-	file, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 100, Rows: 30})
+	file, err := startOnTerminal(cmd)
 	ts.Check(err)
 	defer file.Close()
 	shown := &shownText{more: make(chan struct{}, 1), over: make(chan struct{})}
@@ -65,6 +66,28 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 	if got := fmt.Sprint(cmd.ProcessState.ExitCode()); got != args[0] {
 		ts.Fatalf("screen: exit code %s, want %s; shown: %q", got, args[0], shown.text())
 	}
+}
+
+// startOnTerminal starts a command on a terminal of its own.
+func startOnTerminal(cmd *exec.Cmd) (*os.File, error) {
+	file, tty, err := pty.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer tty.Close()
+	if err = keepOutput(tty); err == nil {
+		err = pty.Setsize(file, &pty.Winsize{Cols: 100, Rows: 30})
+	}
+	if err == nil {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		err = cmd.Start()
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // environ is what the script's environment is for programs.

@@ -126,6 +126,7 @@ func TestFullStateDisk(t *testing.T) {
 
 // TestDiskThatIsFreedOpensTheWayOut goes on in the same session.
 func TestDiskThatIsFreedOpensTheWayOut(t *testing.T) {
+	t.Parallel()
 	if !inNamespaces(t) {
 		return
 	}

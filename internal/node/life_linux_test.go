@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -63,6 +64,7 @@ func (g *gate) at(ctx context.Context, step string) error {
 // way, by an engine that obeys its context and by one that never comes back:
 // each is over in a bounded time, in the store too, and so is the node.
 func TestB63EveryStateHasAWayOut(t *testing.T) {
+	t.Parallel()
 	ways := map[string]func(t *testing.T, r *running, a *asked, id string){
 		"stopped":  func(t *testing.T, r *running, _ *asked, id string) { must(t, r.client.Stop(t.Context(), id)) },
 		"shutdown": func(t *testing.T, r *running, _ *asked, _ string) { must(t, r.client.Shutdown(t.Context())) },
@@ -163,6 +165,7 @@ func awaitRemoved(t *testing.T, e *stub) {
 
 // What cannot be removed is shown, and tried again by the next start.
 func TestB63WhatIsLeftIsShownAndSweptLater(t *testing.T) {
+	t.Parallel()
 	w, e, g := newWorld(t), newStub(), newGate("remove", true)
 	e.at = g.at
 	o := w.options(t, e)
@@ -209,6 +212,7 @@ func TestWhatTakesLongIsTold(t *testing.T) {
 func TestB57FailedStart(t *testing.T) {
 	for _, step := range []string{"prepare", "check", "exec"} {
 		t.Run(step, func(t *testing.T) {
+			t.Parallel()
 			w, e := newWorld(t), newStub()
 			fail := true
 			e.at = func(_ context.Context, s string) error {
@@ -240,30 +244,33 @@ func TestB57FailedStart(t *testing.T) {
 // end of its session.
 func TestB63ClientThatTakesNothing(t *testing.T) {
 	for _, tty := range []bool{false, true} {
-		w := newWorld(t)
-		o := w.options(t, newStub())
-		o.Times = brisk
-		r := w.serve(t, o)
-		stuck := &stuckWriter{reached: make(chan struct{}), open: make(chan struct{})}
-		req := api.RunRequest{Command: []string{"sh", "-c", "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"}}
-		if tty {
-			req.Terminal = &api.Size{Columns: 80, Rows: 24}
-		}
-		over := w.askWith(t, r.client, req, stuck)
-		<-stuck.reached
-		live, err := r.client.Sessions(t.Context(), false)
-		if err != nil || len(live) != 1 {
-			t.Fatalf("%v, %v", live, err)
-		}
-		must(t, r.client.Stop(t.Context(), live[0].ID))
-		r.end()
-		must(t, r.wait(t))
-		rows, pending := w.kept(t)
-		if len(rows) != 1 || rows[0].State != session.Gone || rows[0].Reason != errStopped.Error() || len(pending) != 0 {
-			t.Errorf("tty %v: %+v, %v", tty, rows, pending)
-		}
-		close(stuck.open)
-		<-over
+		t.Run(fmt.Sprintf("terminal %v", tty), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			o := w.options(t, newStub())
+			o.Times = brisk
+			r := w.serve(t, o)
+			stuck := &stuckWriter{reached: make(chan struct{}), open: make(chan struct{})}
+			req := api.RunRequest{Command: []string{"sh", "-c", "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"}}
+			if tty {
+				req.Terminal = &api.Size{Columns: 80, Rows: 24}
+			}
+			over := w.askWith(t, r.client, req, stuck)
+			<-stuck.reached
+			live, err := r.client.Sessions(t.Context(), false)
+			if err != nil || len(live) != 1 {
+				t.Fatalf("%v, %v", live, err)
+			}
+			must(t, r.client.Stop(t.Context(), live[0].ID))
+			r.end()
+			must(t, r.wait(t))
+			rows, pending := w.kept(t)
+			if len(rows) != 1 || rows[0].State != session.Gone || rows[0].Reason != errStopped.Error() || len(pending) != 0 {
+				t.Errorf("%+v, %v", rows, pending)
+			}
+			close(stuck.open)
+			<-over
+		})
 	}
 }
 
@@ -284,29 +291,32 @@ func (s *stuckWriter) Write(p []byte) (int, error) {
 
 // The wall limit of a policy is the node's to carry out, with SIGTERM first.
 func TestWallLimit(t *testing.T) {
-	w := newWorld(t)
 	for _, engine := range []string{"native", "off"} {
-		r := w.serve(t, w.options(t, newStub()))
-		a := w.ask(t, r.client, api.RunRequest{
-			Command: []string{"sh", "-c", "trap 'echo term; exit 3' TERM; echo up; while :; do sleep 0.05; done"}, Engine: engine, WholeEnv: os.Environ(),
-			PolicyName: "own", Policy: `{"version": 1, "limits": {"wall": "1s"}}`,
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			r := w.serve(t, w.options(t, newStub()))
+			a := w.ask(t, r.client, api.RunRequest{
+				Command: []string{"sh", "-c", "trap 'echo term; exit 3' TERM; echo up; while :; do sleep 0.05; done"}, Engine: engine, WholeEnv: os.Environ(),
+				PolicyName: "own", Policy: `{"version": 1, "limits": {"wall": "1s"}}`,
+			})
+			end, err := a.end(t)
+			if err != nil || end.Code != 125 || end.Problem == nil || end.Problem.Sentence != "the session was ended: it reached its time limit of 1s" {
+				t.Errorf("%+v %+v, %v", end, end.Problem, err)
+			}
+			if !strings.Contains(a.out.String(), "term\n") {
+				t.Errorf("the command heard %q", a.out.String())
+			}
+			past, err := r.client.Sessions(t.Context(), true)
+			if err != nil || len(past) == 0 {
+				t.Fatal(err)
+			}
+			if f := past[0].Enforced[len(past[0].Enforced)-1]; f.Name != "time limit" || f.Strength != "enforced" {
+				t.Errorf("shown as %+v", f)
+			}
+			r.end()
+			must(t, r.wait(t))
 		})
-		end, err := a.end(t)
-		if err != nil || end.Code != 125 || end.Problem == nil || end.Problem.Sentence != "the session was ended: it reached its time limit of 1s" {
-			t.Errorf("%s: %+v %+v, %v", engine, end, end.Problem, err)
-		}
-		if !strings.Contains(a.out.String(), "term\n") {
-			t.Errorf("%s: the command heard %q", engine, a.out.String())
-		}
-		past, err := r.client.Sessions(t.Context(), true)
-		if err != nil || len(past) == 0 {
-			t.Fatal(err)
-		}
-		if f := past[0].Enforced[len(past[0].Enforced)-1]; f.Name != "time limit" || f.Strength != "enforced" {
-			t.Errorf("%s: shown as %+v", engine, f)
-		}
-		r.end()
-		must(t, r.wait(t))
 	}
 }
 
@@ -379,6 +389,7 @@ func denied(addr string) bool {
 
 // A lingering node ends by itself after its last session and not before.
 func TestLinger(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := w.options(t, newStub())
 	o.Linger = 3 * time.Second // in which a slow machine, too, has asked for the session

@@ -26,6 +26,7 @@ func (w world) atMost(t *testing.T, n int) {
 // TestB63AStuckSessionGivesItsSlotBack: however an engine hangs, a session that
 // is stopped holds nobody up.
 func TestB63AStuckSessionGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"prepare", "check", "exec", "wait", "remove"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()

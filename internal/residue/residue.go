@@ -71,7 +71,8 @@ type Options struct {
 
 const (
 	settle = 3 * time.Second
-	again  = 20 * time.Millisecond
+	again  = 20 * time.Millisecond // at first, later less often
+	seldom = 320 * time.Millisecond
 	least  = 2 // how often what is found is looked at again in any case
 )
 
@@ -81,12 +82,14 @@ const (
 func Look(ctx context.Context, o Options) (Report, error) {
 	due := time.Now().Add(cmp.Or(o.Settle, settle))
 	r := o.look(ctx)
+	pause := again
 	for i := 0; len(r.Left) > 0 && (i < least || fleeting(r.Left) && time.Now().Before(due)); i++ {
 		select {
-		case <-time.After(again):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return r, fmt.Errorf("looking for what is left: %w", context.Cause(ctx))
 		}
+		pause = min(2*pause, seldom)
 		before := r.Left
 		r = o.look(ctx)
 		r.Left = both(before, r.Left)

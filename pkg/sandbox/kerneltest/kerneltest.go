@@ -4,7 +4,9 @@
 package kerneltest
 
 import (
+	"flag"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -33,6 +35,27 @@ func Lacking(tb testing.TB, wanted string, found any) {
 // ShortOfLong reports whether this run leaves the long tests out, so that a
 // plain "go test ./..." stays under a minute.
 func ShortOfLong() bool { return os.Getenv("MOJOUP_TEST_LONG") != "1" && !Obliged() }
+
+// Rounds is how often a test repeats what goes wrong only once in a while: all
+// times where the long tests run, and fewer in a plain run, which still tries.
+func Rounds(all, plain int) int {
+	if ShortOfLong() {
+		return plain
+	}
+	return all
+}
+
+// Together lets that many parallel tests of a package run at once in a plain
+// run, where nobody has asked for another number: of a package whose tests wait
+// more than they compute. For TestMain.
+func Together(tests int) {
+	flag.Parse()
+	asked := !ShortOfLong()
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		_ = flag.Set("test.parallel", strconv.Itoa(tests))
+	}
+}
 
 // Long ends a test here that takes many seconds, unless MOJOUP_TEST_LONG=1 or
 // MOJOUP_REQUIRE_KERNEL=1 asks for it, as "make test" does.

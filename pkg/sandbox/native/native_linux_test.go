@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/child"
 )
 
@@ -158,15 +159,12 @@ func TestCheckSeesWhatIsMissing(t *testing.T) {
 }
 
 func TestB70_OrphansAreCollected(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes 5000 processes")
-	}
 	spec := newWorld(t).spec()
 	spec.Limits.Processes = 4096
 	b := open(t, spec)
-	got, exit := sh(t, b, `i=0; while [ $i -lt 5000 ]; do (: &) ; i=$((i+1)); done
+	got, exit := sh(t, b, fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (: &) ; i=$((i+1)); done
 left() { set -- /proc/[0-9]*; echo $#; }
-until [ "$(left)" -le 3 ]; do :; done; left`)
+until [ "$(left)" -le 3 ]; do :; done; left`, kerneltest.Rounds(5000, 1000)))
 	if exit.Code != 0 {
 		t.Errorf("exit %d: %s", exit.Code, got)
 	}

@@ -17,13 +17,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest"
-	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/wire/v00"
-	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/wire/v01"
 )
 
 // calls records the methods that a double was asked for.
@@ -112,6 +108,7 @@ func TestVersions(t *testing.T) {
 
 // B07: what listens there may be anything.
 func TestNoGateway(t *testing.T) {
+	t.Parallel()
 	short := func(t *testing.T) context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		t.Cleanup(cancel)
@@ -160,6 +157,7 @@ func TestNoGateway(t *testing.T) {
 		wants(t, err, openshell.NotAGateway, "")
 	})
 	t.Run("silence", func(t *testing.T) {
+		t.Parallel()
 		_, err := openshell.Connect(short(t), at(t, listener(t, func(net.Conn) {})))
 		wants(t, err, openshell.NoAnswer, "")
 	})
@@ -317,383 +315,35 @@ func TestGatewayGoesAway(t *testing.T) {
 // An answer that is lost leaves no sandbox that nobody knows of.
 func TestLostAnswers(t *testing.T) {
 	for _, generation := range generations {
-		var g *gatewaytest.Gateway
-		back := true
-		g, c := connected(t, gatewaytest.Options{Generation: generation, Faults: gatewaytest.Faults{Answer: func(ctx context.Context, method string, m any) any {
-			if method == "CreateSandbox" {
-				if back {
-					go g.Restart("")
-				} else {
-					go g.Stop()
-				}
-				<-ctx.Done() // the answer has nowhere to go
-			}
-			return m
-		}}})
-		w := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}
-		made, err := c.Create(bounded(t), w.request(t))
-		if err != nil || made.Name != w.request(t).Name {
-			t.Errorf("%s: it was made, and %v was answered", generation, err)
-		}
-		if err := c.Delete(bounded(t), made.Ref); err != nil {
-			t.Error(err)
-		}
-		if err := c.Gone(bounded(t), made.Ref); err != nil {
-			t.Error(err)
-		}
-		back = false
-		_, err = c.Create(bounded(t), w.request(t))
-		wants(t, err, openshell.Uncertain, "")
-	}
-}
-
-// A name that somebody else has is not ours.
-func TestNameTaken(t *testing.T) {
-	_, c := connected(t, gatewaytest.Options{})
-	w := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}
-	if _, err := c.Create(bounded(t), w.request(t)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := c.Create(bounded(t), w.request(t))
-	wants(t, err, openshell.NameTaken, "openshell sandbox delete")
-}
-
-// What is left out of a policy a gateway fills in with less: without one there is no
-// sandbox, and a rule of which nothing is said only logs, and reads what it carries.
-func TestEveryPolicyIsSentInFull(t *testing.T) {
-	for _, generation := range generations {
 		t.Run(generation, func(t *testing.T) {
-			g, c := connected(t, gatewaytest.Options{Generation: generation})
-			r := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}.request(t)
-			r.Ways = []openshell.Way{{Host: product.HostAlias, Port: 4711, Program: "/run/mojoup/forwarder"}}
-			if _, err := c.Create(bounded(t), r); err != nil {
-				t.Fatal(err)
-			}
-			got := g.Requests()[0].Policy
-			if !got.Given || got.Landlock != "hard_requirement" || got.User != "1000" || got.Group != "1000" || len(got.ReadOnly) != len(r.ReadOnly) || len(got.ReadWrite) != len(r.ReadWrite) {
-				t.Errorf("sent %+v", got)
-			}
-			want := []gatewaytest.Rule{{Host: product.HostAlias, Port: 4711, Programs: []string{"/run/mojoup/forwarder"}, Skip: true, Enforce: true}}
-			if diff := cmp.Diff(want, got.Rules); diff != "" {
-				t.Errorf("rules (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// Each refusal of a gateway has its own mend.
-func TestRefusals(t *testing.T) {
-	w := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}
-	dir := t.TempDir()
-	for name, c := range map[string]struct {
-		o    gatewaytest.Options
-		code openshell.Code
-		hint string
-	}{
-		"B08 binds off":           {gatewaytest.Options{NoBinds: true}, openshell.BindsOff, "enable_bind_mounts = true in [openshell.drivers.docker]"},
-		"driver config off":       {gatewaytest.Options{Generation: gatewaytest.V01, NoDriverConfig: true}, openshell.DriverConfigOff, "allow_driver_config = true"},
-		"admission on":            {gatewaytest.Options{Generation: gatewaytest.V01, Admission: true}, openshell.AdmissionOn, "resource_admission"},
-		"B09 a /tmp of its own":   {gatewaytest.Options{Hidden: []string{"/tmp"}}, openshell.SourceMissing, "PrivateTmp"},
-		"B09 elsewhere not there": {gatewaytest.Options{Generation: gatewaytest.V01, Hidden: []string{dir}}, openshell.SourceMissing, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, client := connected(t, c.o)
-			made, err := client.Create(bounded(t), w.request(t, openshell.Mount{Source: dir, Target: dir}))
-			if err == nil {
-				_, err = client.Ready(bounded(t), made.Ref, nil)
-			}
-			wants(t, err, c.code, c.hint)
-		})
-	}
-}
-
-// What is not asked for: requests that no gateway takes, or would take and not
-// do.
-func TestBadRequests(t *testing.T) {
-	var asked calls
-	_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Before: asked.before}})
-	asked.take()
-	w := world{image: "x", uid: 1000, node: "n"}
-	mount := func(source, target string) func(*openshell.Request) {
-		return func(r *openshell.Request) { r.Mounts = []openshell.Mount{{Source: source, Target: target}} }
-	}
-	many := map[string]string{}
-	for i := range 200 {
-		many["V"+strings.Repeat("x", i)] = ""
-	}
-	for name, change := range map[string]func(*openshell.Request){
-		"no name": func(r *openshell.Request) { r.Name = "" }, "long name": func(r *openshell.Request) { r.Name = strings.Repeat("a", 20) },
-		"capitals": func(r *openshell.Request) { r.Name = "Mj-1" }, "two hyphens": func(r *openshell.Request) { r.Name = "a--b" }, "hyphen last": func(r *openshell.Request) { r.Name = "a-" },
-		"no image": func(r *openshell.Request) { r.Image = "" }, "no command": func(r *openshell.Request) { r.Command = nil },
-		"NUL": func(r *openshell.Request) { r.Command = []string{"a\x00b"} }, "label": func(r *openshell.Request) { r.Labels = map[string]string{"a": "b c"} },
-		"reserved variable": func(r *openshell.Request) { r.Env = map[string]string{"OPENSHELL_X": "1"} }, "bad variable": func(r *openshell.Request) { r.Env = map[string]string{"A-B": "1"} },
-		"two lines": func(r *openshell.Request) { r.Env = map[string]string{"A": "1\n2"} }, "many variables": func(r *openshell.Request) { r.Env = many },
-		"relative source": mount("a", "/a"), "target root": mount("/a", "/"), "target not clean": mount("/a", "/a/../b"), "colon": mount("/a:b", "/a"),
-		"relative path": func(r *openshell.Request) { r.ReadOnly = []string{"a"} }, "way without a program": func(r *openshell.Request) { r.Ways = []openshell.Way{{Host: "h", Port: 1}} },
-		"no port": func(r *openshell.Request) { r.Ways = []openshell.Way{{Host: "h", Program: "/a"}} },
-	} {
-		r := w.request(t)
-		change(&r)
-		if _, err := c.Create(bounded(t), r); !errors.Is(err, openshell.BadRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	large := w.request(t)
-	large.Env = map[string]string{}
-	for i := range 127 {
-		large.Env["V"+strings.Repeat("x", i)] = strings.Repeat("y", 8192)
-	}
-	_, err := c.Create(bounded(t), large)
-	wants(t, err, openshell.TooLarge, "")
-	for _, cmd := range []openshell.Command{{}, {Argv: []string{strings.Repeat("x", 300_000)}}, {Argv: []string{"x"}, Env: map[string]string{"A B": ""}},
-		{Argv: []string{"x"}, Input: make([]byte, openshell.MostInput+1)}, {Argv: []string{"x"}, Input: []byte("x"), TTY: &openshell.Size{}}} {
-		if _, err := c.Exec(bounded(t), openshell.Ref{ID: "i", Name: "n"}, cmd); !errors.Is(err, openshell.BadRequest) {
-			t.Errorf("%.60v: %v", cmd, err)
-		}
-	}
-	if made := asked.take(); len(made) != 0 {
-		t.Errorf("the gateway was asked %v", made)
-	}
-}
-
-// A gateway that lies is not believed, and not listened to for ever.
-func TestLies(t *testing.T) {
-	w := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}
-	lie := func(t *testing.T, generation string, answer func(method string, m any)) (openshell.Client, openshell.Record) {
-		var mu sync.Mutex
-		on := false
-		_, c := connected(t, gatewaytest.Options{Generation: generation, Faults: gatewaytest.Faults{Answer: func(_ context.Context, method string, m any) any {
-			mu.Lock()
-			defer mu.Unlock()
-			if on {
-				answer(method, m)
-			}
-			return m
-		}}})
-		made, err := c.Create(bounded(t), w.request(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mu.Lock()
-		on = true
-		mu.Unlock()
-		return c, made
-	}
-	t.Run("another name", func(t *testing.T) {
-		c, made := lie(t, gatewaytest.V00, func(_ string, m any) {
-			if r, ok := m.(*v00.SandboxResponse); ok {
-				r.Sandbox.Metadata.Name = "other"
-			}
-		})
-		_, err := c.Get(bounded(t), made.Name)
-		wants(t, err, openshell.Nonsense, "")
-	})
-	t.Run("an id that is a path", func(t *testing.T) {
-		c, made := lie(t, gatewaytest.V01, func(_ string, m any) {
-			if r, ok := m.(*v01.SandboxResponse); ok {
-				r.Sandbox.Metadata.Id = "../../etc/passwd"
-			}
-		})
-		_, err := c.Get(bounded(t), made.Name)
-		wants(t, err, openshell.Nonsense, "")
-		if err := c.Delete(bounded(t), made.Ref); !errors.Is(err, openshell.Nonsense) {
-			t.Errorf("%v", err)
-		}
-	})
-	t.Run("half a record", func(t *testing.T) {
-		c, made := lie(t, gatewaytest.V01, func(_ string, m any) {
-			if r, ok := m.(*v01.SandboxResponse); ok {
-				r.Sandbox = nil
-			}
-		})
-		_, err := c.Get(bounded(t), made.Name)
-		wants(t, err, openshell.Nonsense, "")
-	})
-	t.Run("another id while it is being made", func(t *testing.T) {
-		c, made := lie(t, gatewaytest.V01, func(_ string, m any) {
-			if r, ok := m.(*v01.SandboxResponse); ok {
-				r.Sandbox.Metadata.Id = "somebody-elses"
-			}
-		})
-		if err := c.Delete(bounded(t), made.Ref); err != nil {
-			t.Errorf("deleting it again: %v", err)
-		}
-		if err := c.Gone(bounded(t), made.Ref); err != nil {
-			t.Errorf("it is gone: %v", err)
-		}
-	})
-	t.Run("sandboxes without our labels", func(t *testing.T) {
-		c, _ := lie(t, gatewaytest.V00, func(_ string, m any) {
-			if r, ok := m.(*v00.ListSandboxesResponse); ok {
-				r.Sandboxes = append(r.Sandboxes, &v00.Sandbox{Metadata: &v00.ObjectMeta{Id: "the-persons-own", Name: "precious"}},
-					&v00.Sandbox{Metadata: &v00.ObjectMeta{Id: "another-nodes", Name: "precious2", Labels: map[string]string{openshell.LabelNode: "other"}}})
-			}
-		})
-		found, err := c.List(bounded(t), map[string]string{openshell.LabelNode: w.node})
-		if err != nil || len(found) != 1 {
-			t.Errorf("%v %v", found, err)
-		}
-	})
-	for _, generation := range generations {
-		t.Run("pages without end "+generation, func(t *testing.T) {
-			c, _ := lie(t, generation, func(_ string, m any) {
-				switch r := m.(type) {
-				case *v00.ListSandboxesResponse:
-					for len(r.Sandboxes) < 100 {
-						r.Sandboxes = append(r.Sandboxes, &v00.Sandbox{Metadata: &v00.ObjectMeta{Id: "x", Labels: map[string]string{openshell.LabelNode: w.node}}})
+			t.Parallel()
+			var g *gatewaytest.Gateway
+			back := true
+			g, c := connected(t, gatewaytest.Options{Generation: generation, Faults: gatewaytest.Faults{Answer: func(ctx context.Context, method string, m any) any {
+				if method == "CreateSandbox" {
+					if back {
+						go g.Restart("")
+					} else {
+						go g.Stop()
 					}
-				case *v01.ListSandboxesResponse:
-					r.NextPageToken = "again"
+					<-ctx.Done() // the answer has nowhere to go
 				}
-			})
-			if _, err := c.List(bounded(t), map[string]string{openshell.LabelNode: w.node}); err != nil && !errors.Is(err, openshell.TooLarge) && !errors.Is(err, openshell.BadRequest) {
-				t.Errorf("%v", err)
+				return m
+			}}})
+			w := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}
+			made, err := c.Create(bounded(t), w.request(t))
+			if err != nil || made.Name != w.request(t).Name {
+				t.Errorf("it was made, and %v was answered", err)
 			}
+			if err := c.Delete(bounded(t), made.Ref); err != nil {
+				t.Error(err)
+			}
+			if err := c.Gone(bounded(t), made.Ref); err != nil {
+				t.Error(err)
+			}
+			back = false
+			_, err = c.Create(bounded(t), w.request(t))
+			wants(t, err, openshell.Uncertain, "")
 		})
 	}
-	t.Run("too much", func(t *testing.T) {
-		c, made := lie(t, gatewaytest.V00, func(_ string, m any) {
-			if r, ok := m.(*v00.SandboxResponse); ok {
-				r.Sandbox.Metadata.Workspace = strings.Repeat("x", 5<<20)
-			}
-		})
-		_, err := c.Get(bounded(t), made.Name)
-		wants(t, err, openshell.TooLarge, "")
-	})
-	t.Run("does not say what it deletes", func(t *testing.T) {
-		c, made := lie(t, gatewaytest.V01, func(_ string, m any) {
-			if r, ok := m.(*v01.DeleteSandboxResponse); ok {
-				r.Outcome = 77
-			}
-		})
-		wants(t, c.Delete(bounded(t), made.Ref), openshell.Nonsense, "")
-	})
-	t.Run("had no container to delete", func(t *testing.T) {
-		c, made := lie(t, gatewaytest.V00, func(_ string, m any) {
-			if r, ok := m.(*v00.DeleteSandboxResponse); ok {
-				r.Deleted = false // as a real one says it; whether it is gone is asked
-			}
-		})
-		if err := errors.Join(c.Delete(bounded(t), made.Ref), c.Gone(bounded(t), made.Ref)); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("words for a terminal", func(t *testing.T) {
-		_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Before: func(_ context.Context, m string) error {
-			if m == "Health" {
-				return nil
-			}
-			return status.Error(codes.FailedPrecondition, "\x1b]0;evil\a\x1b[2J one\ntwo\u202e "+strings.Repeat("long ", 2000))
-		}}})
-		_, err := c.Get(bounded(t), "x")
-		wants(t, err, openshell.Refused, "")
-	})
-	t.Run("words longer than a head may be", func(t *testing.T) {
-		_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Before: func(_ context.Context, m string) error {
-			if m == "Health" {
-				return nil
-			}
-			return status.Error(codes.FailedPrecondition, strings.Repeat("x", 200<<10))
-		}}})
-		var e *openshell.Error
-		if _, err := c.Get(bounded(t), "x"); !errors.As(err, &e) {
-			t.Errorf("%v", err)
-		}
-	})
-}
-
-// expired is a context whose time is over once the request has come, however
-// long that takes.
-type expired struct {
-	context.Context
-	came <-chan struct{}
-}
-
-func (e expired) Done() <-chan struct{} { return e.came }
-
-func (e expired) Err() error {
-	select {
-	case <-e.came:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
-
-// A gateway that takes its time is waited for no longer than the caller wants.
-func TestSlowness(t *testing.T) {
-	w := world{image: "127.0.0.1:1/none:none", uid: 1000, node: newNode()}
-	stuck := func(t *testing.T, method string) (openshell.Client, expired) {
-		release, came := make(chan struct{}), make(chan struct{})
-		var first sync.Once
-		_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Before: func(ctx context.Context, m string) error {
-			if m == method {
-				first.Do(func() { close(came) })
-				select {
-				case <-ctx.Done():
-					return ctx.Err()
-				case <-release:
-				}
-			}
-			return nil
-		}}})
-		t.Cleanup(func() { close(release) })
-		return c, expired{t.Context(), came}
-	}
-	t.Run("get", func(t *testing.T) {
-		c, late := stuck(t, "GetSandbox")
-		_, err := c.Get(late, "x")
-		wants(t, err, openshell.NoAnswer, "journalctl")
-	})
-	t.Run("create", func(t *testing.T) {
-		c, late := stuck(t, "CreateSandbox")
-		_, err := c.Create(late, w.request(t))
-		wants(t, err, openshell.Uncertain, "")
-	})
-	t.Run("given up", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		c, late := stuck(t, "GetSandbox")
-		context.AfterFunc(late, cancel)
-		_, err := c.Get(ctx, "x")
-		wants(t, err, openshell.Cancelled, "")
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
-	})
-	t.Run("never gone", func(t *testing.T) {
-		_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Stuck: true}})
-		made, err := c.Create(bounded(t), w.request(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Delete(bounded(t), made.Ref); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		wants(t, c.Gone(ctx, made.Ref), openshell.NotGone, "")
-	})
-	t.Run("a watch that says nothing", func(t *testing.T) {
-		_, c := connected(t, gatewaytest.Options{Faults: gatewaytest.Faults{Silent: true}})
-		made, err := c.Create(bounded(t), w.request(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.Ready(bounded(t), made.Ref, nil) // by asking
-		wants(t, err, openshell.ImageMissing, "")
-	})
-	t.Run("a watch that cannot be had", func(t *testing.T) {
-		_, c := connected(t, gatewaytest.Options{Generation: gatewaytest.V01, Faults: gatewaytest.Faults{Before: func(_ context.Context, m string) error {
-			if m == "WatchSandbox" {
-				return status.Error(codes.Unimplemented, "no")
-			}
-			return nil
-		}}})
-		made, err := c.Create(bounded(t), w.request(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.Ready(bounded(t), made.Ref, nil)
-		wants(t, err, openshell.ImageMissing, "")
-	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 func testIdentity(t *testing.T, s *suite) {
@@ -170,7 +171,7 @@ func testB05(t *testing.T, s *suite) {
 func testB34(t *testing.T, s *suite) {
 	starts := s.options.Starts
 	if starts == 0 {
-		starts = 100
+		starts = kerneltest.Rounds(100, 30)
 	}
 	p := s.newPlace(t)
 	spec := s.spec(t, p)

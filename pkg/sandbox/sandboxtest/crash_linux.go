@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // crashVariable tells this test binary, started once more by testKilledNode,
@@ -169,7 +170,7 @@ func testB53Swap(t *testing.T, s *suite) {
 	made, refusals := 0, map[string]int{}
 	swaps := s.options.Swaps
 	if swaps == 0 {
-		swaps = 300
+		swaps = kerneltest.Rounds(300, 100)
 	}
 	for i := range swaps {
 		spec.ID = fmt.Sprintf("swap-%d-%d", os.Getpid()%100000, i)

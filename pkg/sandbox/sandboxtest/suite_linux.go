@@ -25,10 +25,11 @@ type Options struct {
 	// Without names tests that an engine is known not to pass, each with the
 	// reason that its facts give for it. They are not run.
 	Without map[string]string
-	// Starts is how many sandboxes B34 starts. Zero means 100.
+	// Starts is how many sandboxes B34 starts. Zero means 100, or
+	// 30 in a plain run.
 	Starts int
 	// Swaps is how many sandboxes B53 makes while somebody exchanges paths.
-	// Zero means 300.
+	// Zero means 300, or 100 in a plain run.
 	Swaps int
 	// MakesSources says that whoever mounts for the engine makes what it does not
 	// find: an empty directory, wherever a path leads at that moment.

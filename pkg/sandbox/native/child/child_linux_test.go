@@ -234,7 +234,7 @@ func TestStartsBesideOtherDescriptors(t *testing.T) {
 	}
 	for range 8 {
 		starting.Go(func() {
-			for range 50 {
+			for range kerneltest.Rounds(50, 10) {
 				h, err := image.Start(Options{ID: "beside", UID: os.Getuid(), GID: os.Getgid()})
 				if err != nil {
 					t.Error(err)

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // TestPid1NeverOutlivesTheOuterProcess: also where that one is killed the moment
@@ -14,7 +16,7 @@ func TestPid1NeverOutlivesTheOuterProcess(t *testing.T) {
 	image, err := Load()
 	require(t, err)
 	defer image.Close()
-	for range 200 {
+	for range kerneltest.Rounds(200, 40) {
 		h, err := image.Start(Options{ID: "outer", UID: os.Getuid(), GID: os.Getgid()})
 		require(t, err)
 		require(t, h.MakeNamespaces(os.Getuid(), os.Getgid()))
