@@ -89,68 +89,81 @@ func asNotFound(err error) error {
 	return err
 }
 
-// A Container is one that runs, or has run.
+// A Container is one that runs, or has run, as Docker lists it.
 type Container struct {
 	ID        string
 	Labels    map[string]string
 	Running   bool
-	Addresses []netip.Addr // in every network
-	PID       int          // of its first process, as the host counts
-	OOM       bool         // its first process was killed for memory
-	Code      int          // with which its first process ended
 	Leaving   bool         // somebody is removing it
-	Shown     []string     // its environment and arguments, which everybody sees who may ask
+	Addresses []netip.Addr // in every network
 }
 
-// Containers finds those that bear all these labels, in whatever state.
+// Containers finds those that bear all these labels, in whatever state. It is
+// answered at once, also of one that is just being started: see [Daemon.Details].
 func (d *Daemon) Containers(ctx context.Context, labels map[string]string) ([]Container, error) {
 	if len(labels) == 0 {
 		return nil, errors.New("BUG: every container of Docker was asked for")
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	args := filters.NewArgs()
 	for k, v := range labels {
 		args.Add("label", k+"="+v)
 	}
-	found, err := d.api(ctx).ContainerList(ctx, container.ListOptions{All: true, Filters: args})
+	return d.list(ctx, args)
+}
+
+func (d *Daemon) list(ctx context.Context, which filters.Args) ([]Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	found, err := d.api(ctx).ContainerList(ctx, container.ListOptions{All: true, Filters: which})
 	if err != nil {
 		return nil, fmt.Errorf("asking Docker for containers: %w", err)
 	}
 	var out []Container
 	for _, f := range found {
-		one, err := d.inspect(ctx, f.ID)
-		if errors.Is(err, ErrNotFound) {
-			continue // gone meanwhile
+		c := Container{ID: f.ID, Labels: f.Labels, Running: f.State == container.StateRunning, Leaving: f.State == container.StateRemoving || f.State == container.StateDead}
+		if f.NetworkSettings != nil {
+			for _, n := range f.NetworkSettings.Networks {
+				c.Addresses = append(c.Addresses, addresses(n)...)
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
+		out = append(out, c)
 	}
 	return out, nil
 }
 
-func (d *Daemon) inspect(ctx context.Context, id string) (Container, error) {
-	got, err := d.api(ctx).ContainerInspect(ctx, id)
-	if err != nil {
-		return Container{}, fmt.Errorf("looking at a container: %w", asNotFound(err))
-	}
-	c := Container{ID: got.ID, Labels: got.Config.Labels, Shown: slices.Concat(got.Config.Env, got.Config.Entrypoint, got.Config.Cmd)}
-	if s := got.State; s != nil {
-		c.Running, c.PID, c.OOM, c.Code = s.Running, s.Pid, s.OOMKilled, s.ExitCode
-		c.Leaving = s.Status == container.StateRemoving || s.Dead
-	}
-	if got.NetworkSettings != nil {
-		for _, n := range got.NetworkSettings.Networks {
-			for _, text := range []string{n.IPAddress, n.GlobalIPv6Address} {
-				if a, err := netip.ParseAddr(text); err == nil {
-					c.Addresses = append(c.Addresses, a)
-				}
-			}
+func addresses(n *network.EndpointSettings) (out []netip.Addr) {
+	for _, text := range []string{n.IPAddress, n.GlobalIPv6Address} {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a)
 		}
 	}
-	return c, nil
+	return out
+}
+
+// Details are what only a look at one container tells.
+type Details struct {
+	Running bool
+	PID     int      // of its first process, as the host counts
+	OOM     bool     // its first process was killed for memory
+	Code    int      // with which its first process ended
+	Shown   []string // its environment and arguments, which everybody sees who may ask
+}
+
+// Details looks at a container. Docker answers only when nothing is being started
+// in it, neither its first process nor another, which on a busy machine takes
+// longer than any other answer: who can do without asks for [Daemon.Containers].
+func (d *Daemon) Details(ctx context.Context, id string) (Details, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	got, err := d.api(ctx).ContainerInspect(ctx, id)
+	if err != nil {
+		return Details{}, fmt.Errorf("looking at a container: %w", asNotFound(err))
+	}
+	out := Details{Shown: slices.Concat(got.Config.Env, got.Config.Entrypoint, got.Config.Cmd)}
+	if s := got.State; s != nil {
+		out.Running, out.PID, out.OOM, out.Code = s.Running, s.Pid, s.OOMKilled, s.ExitCode
+	}
+	return out, nil
 }
 
 // Bridge is the address of this machine on a network of containers.

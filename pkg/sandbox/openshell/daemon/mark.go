@@ -65,19 +65,9 @@ func (d *Daemon) There() bool {
 }
 
 // Labelled finds the containers that bear a label, whatever it says, in whatever
-// state. Of each only id, labels and whether it runs are known.
+// state.
 func (d *Daemon) Labelled(ctx context.Context, label string) ([]Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	found, err := d.api(ctx).ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
-	if err != nil {
-		return nil, fmt.Errorf("asking Docker for containers: %w", err)
-	}
-	var out []Container
-	for _, f := range found {
-		out = append(out, Container{ID: f.ID, Labels: f.Labels, Running: f.State == "running"})
-	}
-	return out, nil
+	return d.list(ctx, filters.NewArgs(filters.Arg("label", label)))
 }
 
 // Tidy removes the containers that processes of this user, or of anybody where

@@ -17,14 +17,14 @@ import (
 // place finds the container, lets its address in, and has done in it what
 // takes its root.
 func (b *box) place(ctx context.Context) error {
-	c, err := b.container(ctx)
+	c, first, err := b.container(ctx)
 	if err != nil {
 		return err
 	}
 	if c.Labels[openshell.LabelSession] != b.spec.ID || c.Labels[openshell.LabelNode] != b.e.o.Node {
 		return fmt.Errorf("the container of sandbox %s bears the labels of another session", b.ref.Name)
 	}
-	b.docker, b.first = c.ID, c.PID
+	b.docker, b.first = c.ID, first
 	if b.client.Gateway().Generation == openshell.V00 {
 		b.listener.Admit(c.Addresses...)
 	}
@@ -55,25 +55,29 @@ func (b *box) limit(ctx context.Context) {
 // again is how often Docker is asked for a container that is about to be.
 const again = 25 * time.Millisecond
 
-func (b *box) container(ctx context.Context) (daemon.Container, error) {
+// container waits for the running one, and answers its first process too.
+func (b *box) container(ctx context.Context) (daemon.Container, int, error) {
 	beat := time.NewTicker(again)
 	defer beat.Stop()
 	for {
 		found, err := b.e.o.Docker.Containers(ctx, map[string]string{product.LabelID: b.ref.ID})
-		// Docker does not answer about a container while it starts it, which on a
-		// busy machine takes longer than an answer may.
-		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
-			return daemon.Container{}, err
-		}
 		for _, c := range found {
-			if c.Running && (len(c.Addresses) > 0 || b.client.Gateway().Generation != openshell.V00) {
-				return c, nil
+			if !c.Running || len(c.Addresses) == 0 && b.client.Gateway().Generation == openshell.V00 {
+				continue
 			}
+			var is daemon.Details
+			if is, err = b.e.o.Docker.Details(ctx, c.ID); err == nil && is.Running {
+				return c, is.PID, nil
+			}
+		}
+		// A busy machine's Docker may take longer than an answer may.
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, daemon.ErrNotFound)) {
+			return daemon.Container{}, 0, err
 		}
 		select {
 		case <-beat.C:
 		case <-ctx.Done():
-			return daemon.Container{}, context.Cause(ctx)
+			return daemon.Container{}, 0, context.Cause(ctx)
 		}
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest"
 )
 
@@ -41,6 +43,10 @@ func newOwnDocker(t *testing.T) *ownDocker {
 	d := &ownDocker{t: t, dir: dir}
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(dir, "d.sock"))
 	t.Cleanup(d.stop)
+	slow := "#!/bin/sh\ncase \" $* \" in *' create '*) : >" + dir + "/begun; while ! test -e " + dir + "/go; do sleep 0.05; done;; esac\nexec runc \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "slow"), []byte(slow), 0o700); err != nil { // #nosec: it is a program
+		t.Fatal(err)
+	}
 	d.start()
 	return d
 }
@@ -55,7 +61,7 @@ func (d *ownDocker) start() {
 	defer log.Close()
 	in := func(name string) string { return filepath.Join(d.dir, name) }
 	d.cmd = exec.Command("dockerd", "--data-root", in("data"), "--exec-root", in("exec"), "--pidfile", in("pid"), "--host", os.Getenv("DOCKER_HOST"),
-		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--shutdown-timeout", "1")
+		"--add-runtime", "slow="+in("slow"), "--bridge", "none", "--iptables=false", "--ip6tables=false", "--shutdown-timeout", "1")
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -134,4 +140,53 @@ func TestB58_DockerStoppedMidSession(t *testing.T) {
 		t.Errorf("with Docker back: %v", err)
 	}
 	w.clean(t, e, spec)
+	t.Run("one that starts is listed", docker.starting)
+}
+
+// starting: as long as Docker starts a container it does not answer who looks at
+// that one. Who only wants to know whether it is there need not wait.
+func (d *ownDocker) starting(t *testing.T) {
+	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	labels := map[string]string{"mojoup.test": "starting"}
+	made, err := c.ContainerCreate(bounded(t), &container.Config{Image: emptyName, Entrypoint: []string{"/none"}, Labels: labels},
+		&container.HostConfig{Runtime: "slow", NetworkMode: "none"}, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan error, 1)
+	go func() { started <- c.ContainerStart(bounded(t), made.ID, container.StartOptions{}) }()
+	for ctx := bounded(t); ; {
+		if _, err := os.Stat(filepath.Join(d.dir, "begun")); err == nil {
+			break
+		}
+		select {
+		case err := <-started:
+			t.Fatalf("it was not made in the slow way: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("it is not made")
+		}
+	}
+	own, err := daemon.Connect(os.Getenv("DOCKER_HOST"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	if found, err := own.Containers(bounded(t), labels); err != nil || len(found) != 1 || found[0].ID != made.ID || found[0].Running {
+		t.Errorf("while it starts: %+v, %v", found, err)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-started // badly: it has no program
+	if is, err := own.Details(bounded(t), made.ID); err != nil || is.Running {
+		t.Errorf("then: %+v, %v", is, err)
+	}
+	if err := own.Remove(bounded(t), made.ID); err != nil {
+		t.Error(err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
@@ -46,12 +47,19 @@ func (b *box) fate(ctx context.Context) (why error, settled bool) {
 		return fmt.Errorf("nothing is known of its container: %w", err), true
 	case len(found) == 0, found[0].Leaving:
 		return errors.New("somebody else removed its container"), true
-	case found[0].Running && found[0].PID != b.first:
+	}
+	is, err := b.e.o.Docker.Details(ctx, found[0].ID)
+	switch {
+	case errors.Is(err, daemon.ErrNotFound):
+		return errors.New("somebody else removed its container"), true
+	case err != nil:
+		return fmt.Errorf("nothing is known of its container: %w", err), true
+	case is.Running && is.PID != b.first:
 		return errors.New("its container was started anew, and what ran in it is lost"), true
-	case found[0].OOM:
+	case is.OOM:
 		return errors.New("its container was killed for memory"), true
-	case !found[0].Running:
-		return fmt.Errorf("its container ended with %d, and not by this node", found[0].Code), true
+	case !is.Running:
+		return fmt.Errorf("its container ended with %d, and not by this node", is.Code), true
 	}
 	select {
 	case <-b.inside.Done():

@@ -483,9 +483,13 @@ func TestH12_OnlyTheSandboxGetsIn(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%v %v", found, err)
 	}
+	is, err := d.Details(bounded(t), found[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
 	// The token is in no environment and no argument that Docker shows.
 	token := b.(*box).listener.Token().Hex()
-	if text := strings.Join(found[0].Shown, "\n"); text == "" || strings.Contains(text, token) {
+	if text := strings.Join(is.Shown, "\n"); text == "" || strings.Contains(text, token) {
 		t.Errorf("the token is among what docker inspect shows")
 	}
 }
