@@ -26,7 +26,7 @@ func TestClaudeAndCodexGoOnAfterARenewal(t *testing.T) {
 // anew.
 func TestToolsGoOnAfterARenewal(t *testing.T) {
 	wantsTools(t)
-	t.Run("native", func(t *testing.T) { goOn(t, everybody, inToolsRun) })
+	t.Run("native", func(t *testing.T) { goOn(t, somebodyElse, inToolsRun) })
 	t.Run("docker", func(t *testing.T) {
 		goOn(t, func(t *testing.T, test func(*testing.T, somebody)) { test(t, atGateway(t, newer[0])) }, func(string) bool { return true })
 	})
@@ -76,6 +76,9 @@ func goOn(t *testing.T, all func(*testing.T, func(*testing.T, somebody)), which 
 func renewedByTheNode(t *testing.T, who somebody, s toolSignIn, mode signin.Mode, sessions int) {
 	t.Helper()
 	for _, left := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute, 2 * time.Minute} {
+		if left < 20*time.Second && (sessions > 1 || !inEveryRun(s.tool)) {
+			continue // the others take longer to start
+		}
 		x := newSignedInRig(t, who, s, mode, 10*time.Minute+left)
 		early := false
 		renewed := func() bool { spent, _ := x.tokens.Counts(); return spent > 0 }
