@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/node"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 )
@@ -225,7 +226,8 @@ func newSessionStop(p Process) *cobra.Command {
 		Use:   "stop ID…",
 		Short: "end sessions: SIGTERM first, everything after five seconds",
 		Long: `End sessions: SIGTERM first, everything after five seconds. It asks for the end and
-does not wait for it; "mojoup-node session logs -f ID" returns when it has come.`,
+does not wait for it; "mojoup-node session logs -f ID" returns when it has come.
+Where one of several cannot be ended the others are, and the exit code is not 0.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -235,12 +237,30 @@ does not wait for it; "mojoup-node session logs -f ID" returns when it has come.
 			if err != nil {
 				return err
 			}
-			for _, id := range args {
-				if err := h.client().Stop(cmd.Context(), id); err != nil {
-					return noNode(err)
-				}
-			}
-			return nil
+			return stopAll(cmd.Context(), h.client(), args)
 		},
 	}
+}
+
+// stopAll asks for the end of each session, also of those that are named after
+// one that cannot be ended, and says at the end which those were.
+func stopAll(ctx context.Context, c *client.Client, ids []string) error {
+	var first *fault.Fault
+	for _, id := range ids {
+		err := c.Stop(ctx, id)
+		if errors.Is(err, client.ErrNotRunning) {
+			return noNode(err) // of none of them
+		}
+		switch f := fault.As(err); {
+		case f == nil:
+		case first == nil:
+			first = f
+		default:
+			first = first.And(f)
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first
 }

@@ -108,6 +108,13 @@ func (f *Fault) WithExit(exit int) *Fault {
 	return &g
 }
 
+// And returns a copy of f that says what else went wrong in the same way.
+func (f *Fault) And(other *Fault) *Fault {
+	g := *f
+	g.Sentence += "; " + other.Sentence
+	return &g
+}
+
 // As turns any error into a Fault: nil stays nil, a Fault is returned with the
 // sentence of whatever was wrapped around it, a Problem of the API becomes one,
 // an error of a command that could not be started keeps a shell's exit code,
