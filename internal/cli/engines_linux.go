@@ -30,7 +30,7 @@ func engines(h here, log *slog.Logger) (map[string]sandbox.Engine, error) {
 	all := map[string]sandbox.Engine{n.Name(): n, o.Name(): o}
 	d, err := dockerEngine(h, log, n)
 	if err != nil {
-		log.Warn("the docker engine is left out", "error", err)
+		log.Warn("the docker engine is left out", "err", err)
 		return all, nil
 	}
 	all[d.Name()] = d

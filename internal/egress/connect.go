@@ -134,7 +134,7 @@ func (s *serving) denyConnect(ctx context.Context, c *client, t target, v *pendi
 	l := c.link.inside(t, true)
 	l.denied, l.status = v, status
 	if err := s.endTLS(ctx, c, l); err != nil {
-		s.log.Debug("explaining a denial inside TLS", "host", t.host, "error", err)
+		s.log.Debug("explaining a denial inside TLS", "host", t.host, "err", err)
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *serving) endTLS(ctx context.Context, c *client, l *link) error {
 func (s *serving) tunnel(ctx context.Context, c *client, t target, d policy.Decision, v *pending, opened bool) {
 	fail := func(err error) {
 		why := unreachable(t.host, err)
-		s.log.Info("reaching a host", "host", t.host, "port", t.port, "error", err)
+		s.log.Info("reaching a host", "host", t.host, "port", t.port, "err", err)
 		v.fail(why)
 		if !opened {
 			answerConnect(c, http.StatusBadGateway, "Cannot reach the host: "+why, why+"\n")

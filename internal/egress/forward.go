@@ -351,7 +351,7 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 	}
 	sentence := unreachable(x.to.host, err)
 	if !gone {
-		s.log.Info("reaching a host", "host", x.to.host, "port", x.to.port, "error", err)
+		s.log.Info("reaching a host", "host", x.to.host, "port", x.to.port, "err", err)
 		x.v.fail(sentence)
 	}
 	answer(w, http.StatusBadGateway, "mojoup-node: "+sentence+"\n")

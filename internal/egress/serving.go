@@ -123,7 +123,7 @@ func (s *serving) accept(ctx context.Context, ln net.Listener) error {
 		if !passing(err) {
 			return fmt.Errorf("accepting a connection of session %s: %w", s.session.ID, err)
 		}
-		s.log.Warn("accepting a connection", "error", err)
+		s.log.Warn("accepting a connection", "err", err)
 		select {
 		case <-time.After(100 * time.Millisecond): // descriptors may come free
 		case <-ctx.Done():
