@@ -222,24 +222,9 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	if p.authority, err = leafcert.New(string(l.id)); err != nil {
 		return fmt.Errorf("making the session's certificate authority: %w", err)
 	}
-	standIns, logins, err := l.giveKeys(ctx, p)
+	standIns, signIns, logins, err := l.giveSecrets(ctx, p)
 	if err != nil {
 		return err
-	}
-	toolKeys, err := l.giveToolKeys(ctx, p, standIns, false)
-	if err != nil {
-		return err
-	}
-	standIns = append(standIns, toolKeys...)
-	signIns, err := l.giveSignIns(ctx, p, standIns)
-	if err != nil {
-		return err
-	}
-	if len(l.lent) == 0 {
-		if toolKeys, err = l.giveToolKeys(ctx, p, standIns, true); err != nil {
-			return err
-		}
-		standIns = append(standIns, toolKeys...)
 	}
 	name, email := p.repository.Author(repo.HostConfigs(home, "")...)
 	person := host.Person(l.caller.UID, l.caller.GID, nil)
@@ -271,6 +256,25 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.notices = append(p.notices, made.Notes...)
 	return nil
+}
+
+// giveSecrets gives the session the keys of its policy and its tool and the
+// sign-ins, as stand-ins in its environment. The tool's keys of the last resort
+// are for where there is no sign-in.
+func (l *life) giveSecrets(ctx context.Context, p *prepared) (standIns, signIns []string, logins []plan.Login, err error) {
+	if standIns, logins, err = l.giveKeys(ctx, p); err != nil {
+		return nil, nil, nil, err
+	}
+	toolKeys, err := l.giveToolKeys(ctx, p, standIns, false)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	standIns = append(standIns, toolKeys...)
+	if signIns, err = l.giveSignIns(ctx, p, standIns); err != nil || len(l.lent) > 0 {
+		return standIns, signIns, logins, err
+	}
+	toolKeys, err = l.giveToolKeys(ctx, p, standIns, true)
+	return append(standIns, toolKeys...), signIns, logins, err
 }
 
 // planProcess is what is left of a plan without a sandbox.
