@@ -74,11 +74,9 @@ type Key struct {
 	// Fallback are variables that the tool itself does not look at. They are
 	// taken where there is neither another key nor a sign-in.
 	Fallback []string `toml:"fallback"`
-	// Hosts, Headers and Paths bind a key that comes from a variable, as in
-	// [secrets.Binding]. A secret of the person's brings its own binding.
-	Hosts   []string `toml:"hosts"`
-	Headers []string `toml:"headers"`
-	Paths   []string `toml:"paths"`
+	// Bound binds a key that comes from a variable. A secret of the person's
+	// brings its own binding.
+	Bound
 	// Prefixes are the beginnings that the tool takes, and that a stand-in
 	// therefore keeps; none means that it does not look.
 	Prefixes []string `toml:"prefixes"`
@@ -92,9 +90,16 @@ func (k Key) Sources() []string {
 	return k.From
 }
 
-// Binding is where a key that comes from a variable may go.
-func (k Key) Binding() secrets.Binding {
-	return secrets.Binding{Hosts: k.Hosts, Headers: k.Headers, Paths: k.Paths}
+// Bound is where something secret may go, as in [secrets.Binding].
+type Bound struct {
+	Hosts   []string `toml:"hosts"`
+	Headers []string `toml:"headers"`
+	Paths   []string `toml:"paths"`
+}
+
+// Binding is the same for who keeps to it.
+func (b Bound) Binding() secrets.Binding {
+	return secrets.Binding{Hosts: b.Hosts, Headers: b.Headers, Paths: b.Paths}
 }
 
 // A File is made up in the session's home, for it alone, mode 0600: the tool
@@ -237,16 +242,8 @@ type Login struct {
 	// Set are fields that a stand-in has whatever the person's file says, such
 	// as an expiry that keeps the tool from renewing.
 	Set map[string]any `toml:"set"`
-	// Hosts, Headers and Paths are where the access token goes, as in
-	// [secrets.Binding].
-	Hosts   []string `toml:"hosts"`
-	Headers []string `toml:"headers"`
-	Paths   []string `toml:"paths"`
-}
-
-// Binding is where the access token may go.
-func (l Login) Binding() secrets.Binding {
-	return secrets.Binding{Hosts: l.Hosts, Headers: l.Headers, Paths: l.Paths}
+	// Bound is where the access token goes.
+	Bound
 }
 
 // An Endpoint is a token service.

@@ -12,7 +12,6 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
-	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 const smallest = `version = 1
@@ -217,7 +216,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if p.SignIn != nil {
 			for _, l := range p.SignIn.Logins {
-				if err := (secrets.Binding{Hosts: l.Hosts, Headers: l.Headers, Paths: l.Paths}).Check(); err != nil {
+				if err := l.Binding().Check(); err != nil {
 					t.Errorf("a token that can go nowhere: %v", err)
 				}
 			}
