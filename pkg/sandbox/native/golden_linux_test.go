@@ -178,7 +178,11 @@ func TestGoldenRefusals(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "%s", strings.Join(r.calls, " "))
 		for _, c := range r.when {
-			fmt.Fprintf(&out, " [%d]&%#x=%#x", c.arg, c.mask, c.value)
+			sign := "="
+			if c.another {
+				sign = "!="
+			}
+			fmt.Fprintf(&out, " [%d]&%#x%s%#x", c.arg, c.mask, sign, c.value)
 		}
 		fmt.Fprintf(&out, " -> %s: %s", unix.ErrnoName(r.answer), r.why)
 		if r.tried != untold {

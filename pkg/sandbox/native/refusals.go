@@ -8,15 +8,21 @@ import (
 )
 
 // A condition looks at one argument of a system call: the bits of mask must
-// be those of value. Arguments that the kernel takes as 32 bits are compared
-// as 32 bits, or a set high bit would slip through.
+// be those of value, or, of another, must not. Arguments that the kernel takes
+// as 32 bits are compared as 32 bits, or a set high bit would slip through.
 type condition struct {
 	arg         uint
 	mask, value uint64
+	another     bool // libseccomp knows this with all bits in mask only
+}
+
+func (c condition) holds(args [6]uint64) bool {
+	return (args[c.arg]&c.mask == c.value) != c.another
 }
 
 // A refusal is one row of the filter: these calls, when every condition
-// holds, are answered by errno and not carried out.
+// holds, are answered by errno and not carried out. Errno 0 is for calls whose
+// purpose is met without them.
 type refusal struct {
 	calls  []string
 	when   []condition
@@ -29,10 +35,15 @@ type refusal struct {
 	why   string
 }
 
-const low32 = 0xffffffff
+const (
+	low32 = 0xffffffff
+	all64 = 1<<64 - 1
+)
 
-func is(arg uint, value uint64) condition { return condition{arg, low32, value} }
-func has(arg uint, bits uint64) condition { return condition{arg, bits, bits} }
+func is(arg uint, value uint64) condition { return condition{arg, low32, value, false} }
+func has(arg uint, bits uint64) condition { return condition{arg, bits, bits, false} }
+func given(arg uint) condition            { return condition{arg, all64, 0, true} }
+func null(arg uint) condition             { return condition{arg, all64, 0, false} }
 func calls(names ...string) []string      { return names }
 func when(all ...condition) []condition   { return all }
 func deny(c []string, tried, why string) refusal {
@@ -95,13 +106,28 @@ func refusals() []refusal {
 		denyIf(calls("ioctl"), when(is(1, 0x541c)), "paste into a console", "TIOCLINUX pastes into a console"),
 		denyIf(calls("fcntl"), when(is(1, 1031)), untold, "F_SETPIPE_SZ: pages of pipes are counted per user of the host; programs do without"),
 		// Bit 31 is spare; with it the argument is a question, not a wish.
-		denyIf(calls("personality"), when(condition{0, 0x80400000, 0x00400000}), "make all that it reads executable", "READ_IMPLIES_EXEC makes data executable"),
-		denyIf(calls("personality"), when(condition{0, 0x80100000, 0x00100000}), "map what null pointers reach", "MMAP_PAGE_ZERO maps what null pointers reach"),
+		denyIf(calls("personality"), when(condition{0, 0x80400000, 0x00400000, false}), "make all that it reads executable", "READ_IMPLIES_EXEC makes data executable"),
+		denyIf(calls("personality"), when(condition{0, 0x80100000, 0x00100000, false}), "map what null pointers reach", "MMAP_PAGE_ZERO maps what null pointers reach"),
 	}
 	rows = append(rows, namespaceRows()...)
 	rows = append(rows, mountRows()...)
 	rows = append(rows, modeRows()...)
+	rows = append(rows, coreRows()...)
 	return append(rows, socketRows()...)
+}
+
+// coreRows keep the limit of core files at 1, at which the kernel neither writes
+// one nor runs the host's handler; at 0 it runs that. Programs with keys in
+// memory set 0 and end where they may not, so they are told that it is done: no
+// core file comes of them. Who asks for the old value as well cannot be given it.
+func coreRows() []refusal {
+	const why = "with a limit of 0 the host's handler of core dumps runs, as root"
+	core := func(arg uint) condition { return is(arg, 4) } // RLIMIT_CORE
+	return []refusal{
+		{calls("setrlimit"), when(core(0)), 0, untold, why},
+		{calls("prlimit64"), when(core(1), given(2), null(3)), 0, untold, why},
+		{calls("prlimit64"), when(core(1), given(2), given(3)), syscall.EPERM, untold, why},
+	}
 }
 
 // mountRows name what takes a capability that nobody inside has.

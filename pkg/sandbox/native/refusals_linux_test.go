@@ -33,6 +33,9 @@ func TestEveryRefusal(t *testing.T) {
 			values := [6]uint64{}
 			for _, c := range r.when {
 				values[c.arg] |= c.value
+				if c.another {
+					values[c.arg] ^= 1
+				}
 			}
 			var args []child.Arg
 			for _, v := range values {

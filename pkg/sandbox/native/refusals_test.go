@@ -69,7 +69,7 @@ func argumentsOf(rows []refusal, name string) func(yield func([6]uint64) bool) {
 // answersTo are the different answers of all rows that hold.
 func answersTo(rows []refusal, name string, args [6]uint64) (out []int) {
 	for _, r := range rows {
-		if slices.Contains(r.calls, name) && !slices.ContainsFunc(r.when, func(c condition) bool { return args[c.arg]&c.mask != c.value }) {
+		if slices.Contains(r.calls, name) && !slices.ContainsFunc(r.when, func(c condition) bool { return !c.holds(args) }) {
 			answer := int(r.answer)
 			if r.tried == untold {
 				answer = -answer

@@ -82,6 +82,9 @@ func addRow(f *seccomp.ScmpFilter, row refusal) error {
 	var conditions []seccomp.ScmpCondition
 	for _, c := range row.when {
 		made, err := seccomp.MakeCondition(c.arg, seccomp.CompareMaskedEqual, c.mask, c.value)
+		if c.another {
+			made, err = seccomp.MakeCondition(c.arg, seccomp.CompareNotEqual, c.value)
+		}
 		if err != nil {
 			return fmt.Errorf("BUG: filter row %v: %w", row.calls, err)
 		}

@@ -28,7 +28,7 @@ type toldCall struct {
 // holds says whether the filter, which compares as this does, refused a call
 // for this row.
 func (t toldCall) holds(args [6]uint64) bool {
-	return !slices.ContainsFunc(t.when, func(c condition) bool { return args[c.arg]&c.mask != c.value })
+	return !slices.ContainsFunc(t.when, func(c condition) bool { return !c.holds(args) })
 }
 
 // teller answers the calls that the filter holds up, each as the filter would

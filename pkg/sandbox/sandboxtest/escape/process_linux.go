@@ -210,6 +210,7 @@ func privilegeAttempts() []Attempt {
 		{Name: "oom-score", Tries: "be spared by the killer of processes", Want: []string{"EPERM", "EACCES", "EROFS"}, Outside: needsRoot, do: func(*Arena) error {
 			return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 		}},
+		{Name: "core-limit", Tries: "have the host's handler of core dumps run, by a limit of 0", Want: []string{"EPERM"}, do: coreLimit},
 		{Name: "raise-limit", Tries: "raise a hard limit", Want: []string{"EPERM"}, Outside: needsRoot, do: raiseLimit},
 	}
 }
@@ -264,4 +265,21 @@ func raiseLimit(*Arena) error {
 	}
 	l.Max++
 	return call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&l)), 0)
+}
+
+// coreLimit sets its own limit of core files to 0 and looks whether it is. With
+// 0 the kernel runs a handler that it is told of as root, with 1 it does not.
+func coreLimit(*Arena) error {
+	var was, now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &was); err != nil {
+		return errors.Join(errNoArena, err)
+	}
+	zero := unix.Rlimit{Max: was.Max}
+	if err := unix.Prlimit(0, unix.RLIMIT_CORE, &zero, nil); err != nil {
+		return err
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_CORE, nil, &now); err != nil || now.Cur != 0 {
+		return errors.Join(err, unix.EPERM)
+	}
+	return unix.Prlimit(0, unix.RLIMIT_CORE, &was, nil)
 }
