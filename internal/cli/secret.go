@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,7 +68,7 @@ cannot be made with a stand-in.`,
 	f.StringArrayVar(&o.req.Hosts, "host", nil, "a `host`, as in a policy's rules, with :PORT where that is not 443; may be given more than once")
 	f.StringArrayVar(&o.req.Headers, "header", nil, "a `header` that the key may stand in, as X-Api-Key or 'Authorization: bearer' (bare, bearer, token, basic)")
 	f.StringArrayVar(&o.req.Query, "query", nil, "a `parameter` of the URL that the key may stand in; needs --path")
-	f.StringArrayVar(&o.req.Body, "body", nil, "a `field` of a form or JSON object, up to 64 KiB, that the key may stand in; needs --path")
+	f.StringArrayVar(&o.req.Body, "body", nil, "a `field` of a form or JSON object, up to 1 MiB, that the key may stand in; needs --path")
 	f.StringArrayVar(&o.req.Paths, "path", nil, "a `path` pattern, as in a policy's rules; without one the key may go to every path")
 	f.StringVar(&o.file, "file", "", "the key is in this `file`, which only you may read")
 	f.StringVar(&o.env, "env", "", "the key is in this `variable` of whoever starts the session")
@@ -76,9 +77,18 @@ cannot be made with a stand-in.`,
 	return cmd
 }
 
+// signs reports whether a key of that name is never sent, but used to sign what is.
+// That is out of scope, and no binding would help.
+func signs(name string) bool {
+	return slices.Contains([]string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}, name)
+}
+
 func setSecret(ctx context.Context, p Process, o secretOptions) error {
 	if err := outside(p); err != nil {
 		return err
+	}
+	if signs(o.req.Name) {
+		talk{w: p.Stderr}.line("%s signs requests, which a stand-in cannot do: what a session sends with it will not be taken", o.req.Name)
 	}
 	req, err := o.request()
 	if err != nil {

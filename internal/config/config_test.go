@@ -467,3 +467,50 @@ func TestMarkdownPageIsUpToDate(t *testing.T) {
 		}
 	}
 }
+
+// TestModeOfATool: who looks for the mode of a tool of their own is told where it is.
+func TestModeOfATool(t *testing.T) {
+	_, err := Lookup(SignInMode + "mine")
+	e, ok := errors.AsType[*KeyError](err)
+	if !ok || !strings.HasPrefix(e.Hint(), "a tool of your own has its mode in its profile") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestFollow reads a file again when it has changed, and keeps what was while it
+// cannot be read.
+func TestFollow(t *testing.T) {
+	o := Origin{File: filepath.Join(t.TempDir(), "node.toml")}
+	first, err := o.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := o.Follow(first)
+	mode := func() (string, error) {
+		c, err := f.Now()
+		return c.String(SignInMode + "claude"), err
+	}
+	for _, step := range []struct {
+		text, want string
+		fails      bool
+	}{
+		{"", "standin", false}, {"node.signin.mode.claude = \"off\"\n", "off", false}, {"node.signin.mode.claude = \"of\"\n", "off", true}, {"node.signin.mode.claude = \"lease\"\n", "lease", false},
+	} {
+		if step.text != "" {
+			if err := os.WriteFile(o.File, []byte(step.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if got, err := mode(); got != step.want || (err != nil) != step.fails {
+				t.Errorf("%q: %s, %v", step.text, got, err)
+			}
+		}
+	}
+	if err := os.Remove(o.File); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := mode(); got != "standin" || err != nil {
+		t.Errorf("the file is gone: %s, %v", got, err)
+	}
+}

@@ -33,6 +33,9 @@ func (e *KeyError) Hint() string {
 		return ""
 	}
 	hint := "settings are " + e.keys
+	if strings.HasPrefix(e.Key, SignInMode) {
+		return "a tool of your own has its mode in its profile: default, below [signin]; " + hint
+	}
 	if e.Nearest != "" {
 		hint = "did you mean " + e.Nearest + "? " + hint
 	}

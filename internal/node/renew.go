@@ -179,7 +179,7 @@ func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared)
 
 // lookAfter looks once after one sign-in.
 func (l *life) lookAfter(ctx context.Context, one *lent, turn int, in inSession) error {
-	if l.n.signInMode(one.tool) == signin.Off {
+	if l.modeNow(one) == signin.Off {
 		return l.takeBack(ctx, one, "its mode is off by the settings", in)
 	}
 	var failed error
@@ -205,6 +205,18 @@ func (l *life) lookAfter(ctx context.Context, one *lent, turn int, in inSession)
 		return failed
 	}
 	return errors.Join(failed, err)
+}
+
+// modeNow is how sessions get a sign-in now: of a person's own tool as its profile
+// says now.
+func (l *life) modeNow(one *lent) signin.Mode {
+	tool := one.tool
+	for _, now := range signin.Named(l.n.signInTools(l.n.home(l.req.Env)), tool.Name) {
+		if now.Service == tool.Service {
+			tool = now
+		}
+	}
+	return l.n.signInMode(tool)
 }
 
 // takeOver takes over what stands in the person's file, where that has changed.
@@ -285,14 +297,16 @@ func (l *life) keeper() egress.Keeper {
 }
 
 // behindStandIn reports whether the token may change behind a stand-in.
-func (o *lent) behindStandIn() bool { return o.mode == signin.StandIn && o.path != "" }
+func (o *lent) behindStandIn() bool {
+	return o.mode == signin.StandIn && (o.path != "" || o.find != nil)
+}
 
 // Fresh implements [egress.Keeper]: what the tool outside, or another node, has
 // renewed goes out at once, since its old token may be dead; and one that
 // expired while the machine slept is renewed first.
 func (k keeper) Fresh(ctx context.Context, names []string) (changed bool) {
 	for _, one := range k.lent {
-		if !one.behindStandIn() || one.isWithdrawn() || !slices.Contains(names, signInKey(one.tool)) {
+		if !one.behindStandIn() || one.path == "" || one.isWithdrawn() || !slices.Contains(names, signInKey(one.tool)) {
 			continue
 		}
 		was := one.now()
@@ -310,18 +324,22 @@ func (k keeper) Fresh(ctx context.Context, names []string) (changed bool) {
 // Rejected implements [egress.Keeper].
 func (k keeper) Rejected(ctx context.Context, names []string, host, path string) bool {
 	for _, one := range k.lent {
-		if !one.behindStandIn() || !slices.Contains(names, signInKey(one.tool)) {
+		if !one.behindStandIn() || one.isWithdrawn() || !slices.Contains(names, signInKey(one.tool)) {
 			continue
 		}
 		was := one.now().Mark()
 		k.Fresh(ctx, names)
+		if one.path == "" && one.mayAskAgain(time.Now()) {
+			_ = k.findAgain(ctx, one, inSession{}) // the next look tells people
+		}
 		if one.now().Mark() != was {
 			return true
 		}
-		if at := host + path; one.now().Renews && !one.forgive(at) {
+		if at := host + path; one.now().Renews && !one.forgives(at, was) {
 			_ = one.renews(ctx, was) // as above
 			k.Fresh(ctx, names)
-			if one.now().Mark() != was {
+			if now := one.now().Mark(); now != was {
+				one.renewedFor(at, now)
 				return true
 			}
 		}
@@ -329,20 +347,51 @@ func (k keeper) Rejected(ctx context.Context, names []string, host, path string)
 	return false
 }
 
-// maxForgiven is how many places are remembered that answer 401 whatever the
-// token is.
+// maxForgiven is how often in a session a sign-in is renewed because some place has
+// answered 401.
 const maxForgiven = 64
 
-// forgive reports whether a place has answered 401 before, to another token or
-// to this one: it then means something else by it.
-func (o *lent) forgive(at string) bool {
+// A refuser is a place that has answered 401.
+type refuser struct {
+	mark string // of the token that there was for its sake
+	ever bool   // it does not take that one either
+}
+
+// forgives reports whether no token is renewed because a place answers 401: one that
+// has refused the token that was renewed for its sake means something else by it,
+// for as long as the session lasts, since who is inside may make it say so.
+func (o *lent) forgives(at, mark string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if slices.Contains(o.forgiven, at) || len(o.forgiven) >= maxForgiven {
-		return true
+	r := o.refusers[at]
+	if r.mark == mark {
+		r.ever = true
+		o.refusers[at] = r
 	}
-	o.forgiven = append(o.forgiven, at)
-	return false
+	return r.ever || o.refused >= maxForgiven
+}
+
+// renewedFor notes that a token was renewed for a place's sake.
+func (o *lent) renewedFor(at, mark string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.refusers == nil {
+		o.refusers = map[string]refuser{}
+	}
+	o.refusers[at] = refuser{mark: mark}
+	o.refused++
+}
+
+// mayAskAgain reports, once in a while, that a keyring or a program may be asked
+// because a token of theirs was not taken.
+func (o *lent) mayAskAgain(now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now.Sub(o.asked) < renewAgain {
+		return false
+	}
+	o.asked = now
+	return true
 }
 
 // A renewalError is what the process that renews has said.

@@ -196,9 +196,11 @@ type lent struct {
 	seen      atomic.Pointer[fs.FileInfo] // of the file, when it was last taken over
 
 	mu sync.Mutex
-	// mu guards found, and forgiven: places that answer 401 to any token.
+	// mu guards what follows.
 	found    *signin.SignIn
-	forgiven []string
+	refusers map[string]refuser // by host and path
+	refused  int                // how often it was renewed for the sake of one
+	asked    time.Time          // a keyring or a program, because its token was not taken
 	// withdrawn is why the session has it no longer, or "".
 	withdrawn string
 }

@@ -247,6 +247,54 @@ while [ -e $f ]; do sleep 0.02; done; echo removed; while ! [ -e $f ]; do sleep 
 	}
 }
 
+// TestB88_AToolOfOnesOwn has its mode in its profile, which is looked at again.
+func TestB88_AToolOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	w, home := newWorld(t), t.TempDir()
+	dir := filepath.Join(home, ".config/mojoup/tools")
+	must(t, os.MkdirAll(dir, 0o700))
+	must(t, os.Mkdir(filepath.Join(home, ".own"), 0o700))
+	must(t, os.WriteFile(filepath.Join(home, ".own/auth.json"), []byte(`{"token":"own-0123456789abcdefghijklmnop"}`), 0o600))
+	mode := func(name string) {
+		must(t, os.WriteFile(filepath.Join(dir, "own.toml"), []byte(`version = 1
+name = "own"
+title = "My own"
+choose = "first"
+[program]
+name = "own"
+[signin]
+default = "`+name+`"
+modes = ["standin", "copy"]
+inside = ".own/auth.json"
+[[signin.place]]
+default = "~/.own"
+file = "auth.json"
+[[signin.login]]
+name = "Own"
+access = "token"
+keep = ["token"]
+hosts = ["own.x.example"]
+headers = ["Authorization: bearer"]
+`), 0o600))
+	}
+	mode("standin")
+	o := w.options(t, nativeEngine(t))
+	o.Times = Times{Keys: 10 * time.Millisecond}
+	r := w.serve(t, o)
+	a := w.ask(t, r.client, api.RunRequest{
+		Command: []string{"/bin/sh", "-c", "cat ~/.own/auth.json; echo ready; exec sleep 600"}, Env: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")},
+		PolicyName: "p", Policy: `{"version":1,"network":{"rules":[]},"signIns":["own"]}`,
+	})
+	defer a.gone()
+	a.out.await(t, "ready")
+	standIn := regexp.MustCompile(`"token":\s*"([^"]+)"`).FindStringSubmatch(a.out.String())[1]
+	if got := r.said(t, "own.x.example", "/", standIn); got != "own-0123456789abcdefghijklmnop" {
+		t.Fatal(got)
+	}
+	mode("off")
+	until(t, "it is off", func() bool { return strings.Contains(r.said(t, "own.x.example", "/", standIn), "its mode is off") })
+}
+
 // switched sets the mode of the sign-in.
 func switched(mode string) func(*testing.T, *signedIn, world) {
 	return func(t *testing.T, _ *signedIn, w world) {

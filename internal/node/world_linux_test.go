@@ -390,3 +390,11 @@ func (w world) askWith(t *testing.T, c *client.Client, req api.RunRequest, out i
 	}()
 	return over
 }
+
+// testSettings are all at their defaults.
+func testSettings(t *testing.T) *config.Config {
+	t.Helper()
+	c, err := config.Origin{}.Load()
+	must(t, err)
+	return c
+}

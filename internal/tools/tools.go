@@ -79,15 +79,49 @@ func (d Dirs) List() (out []Tool) {
 // SignIns are those that the profiles know of. A profile that cannot be used
 // knows of none: whoever runs its tool is told why.
 func (d Dirs) SignIns() (all []signin.Tool) {
-	if len(d.own()) == 0 {
+	own := d.own()
+	if len(own) == 0 {
 		return builtinSignIns()
+	}
+	state := d.state(own)
+	known.Lock()
+	defer known.Unlock()
+	if known.state == state {
+		return known.all
 	}
 	for _, t := range d.List() {
 		if t.Profile != nil {
 			all = append(all, signin.FromProfile(t.Profile)...)
 		}
 	}
+	known.state, known.all = state, all
 	return all
+}
+
+// known are the sign-ins of the directories that were read last, and what these were
+// like: they are asked for several times in a start.
+var known struct {
+	sync.Mutex
+	state string
+	all   []signin.Tool
+}
+
+// state tells one state of the directories from another without reading a file. It
+// has what a file is refused for, too.
+func (d Dirs) state(own []string) string {
+	var b strings.Builder
+	look := func(path string) {
+		if info, err := os.Lstat(path); err == nil {
+			fmt.Fprintf(&b, "%q %v %d %d\n", path, info.Mode(), info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	for _, dir := range d {
+		look(dir)
+		for _, name := range own {
+			look(filepath.Join(dir, name+extension))
+		}
+	}
+	return b.String()
 }
 
 // builtinSignIns are not changed by anybody, and asked for at every start.

@@ -99,3 +99,37 @@ func TestT10ProfilesOfOthers(t *testing.T) {
 func relink(path string) error {
 	return errors.Join(os.Rename(path, path+".moved"), os.Symlink(path+".moved", path))
 }
+
+// TestSignInsAreReadAgain where a file has changed, or may not be believed any more.
+func TestSignInsAreReadAgain(t *testing.T) {
+	profile := func(mode string) string {
+		return text("own", "own") + "[signin]\ndefault = \"" + mode + "\"\nmodes = [\"standin\", \"copy\"]\ninside = \".own/auth.json\"\n" +
+			"[[signin.place]]\ndefault = \"~/.own\"\nfile = \"auth.json\"\n[[signin.login]]\nname = \"Own\"\naccess = \"token\"\nkeep = [\"token\"]\nhosts = [\"own.x.example\"]\nheaders = [\"Authorization: bearer\"]\n"
+	}
+	dir := dirWith(t, map[string]string{"own.toml": profile("standin")})
+	mode := func() string {
+		for _, t := range (Dirs{dir}).SignIns() {
+			if t.Name == "own" {
+				return string(t.Default)
+			}
+		}
+		return "none"
+	}
+	for range 2 {
+		if got := mode(); got != "standin" {
+			t.Fatal(got, (Dirs{dir}).List()[5].Err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "own.toml"), []byte(profile("off")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := mode(); got != "off" {
+		t.Errorf("after a change %s", got)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if got := mode(); got != "none" {
+		t.Errorf("where others may write %s", got)
+	}
+}

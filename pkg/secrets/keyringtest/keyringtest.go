@@ -118,3 +118,23 @@ func Lock(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Clear removes every item with these attributes.
+func Clear(t *testing.T, attributes map[string]string) {
+	t.Helper()
+	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var open, locked []dbus.ObjectPath
+	service := conn.Object("org.freedesktop.secrets", "/org/freedesktop/secrets")
+	if err := service.Call("org.freedesktop.Secret.Service.SearchItems", 0, attributes).Store(&open, &locked); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range open {
+		if err := conn.Object("org.freedesktop.secrets", item).Call("org.freedesktop.Secret.Item.Delete", 0).Err; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
