@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/enginetest"
 )
@@ -247,5 +249,24 @@ func (w *town) noContainer(session string) {
 	n, err := enginetest.Containers(w.t.Context(), session)
 	if err != nil || n != 0 {
 		w.t.Errorf("session %s has %d containers: %v", session, n, err)
+	}
+}
+
+// judgedByTheNode: doctor judges by the settings by which ann's sessions start,
+// and says so, whatever she has set for a node of her own.
+func (w *town) judgedByTheNode() {
+	w.t.Helper()
+	w.fine(ann, "config", "set", "node.sandbox.engine", "off")
+	out, _, code := w.as(ann, "doctor", "--json")
+	var r capability.Report
+	w.must(json.Unmarshal([]byte(out), &r))
+	if r.Verdict.Engine != "docker" || code != 1 || r.Checks[0].Name != "settings" || !strings.Contains(r.Checks[0].Found, w.status(ann).Node.Socket) {
+		w.t.Errorf("her doctor judges engine %q, code %d: %+v", r.Verdict.Engine, code, r.Checks[0])
+	}
+	if n := w.status(ann).Node; n.Image != "some/image:1" {
+		w.t.Errorf("the node's image is called %q", n.Image)
+	}
+	if out, _, code := w.as(ann, "doctor", "--engine", "off"); code != 1 || !strings.Contains(out, "switched off") {
+		w.t.Errorf("another engine, by name: code %d: %s", code, out)
 	}
 }

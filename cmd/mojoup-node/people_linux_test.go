@@ -679,6 +679,7 @@ func exchange(a, b string) error {
 func TestSystemNodeAsksEachPersonsGateway(t *testing.T) {
 	w := newTown(t)
 	w.fine(0, "config", "set", "node.sandbox.engine", "docker")
+	w.fine(0, "config", "set", "node.sandbox.image", "some/image:1")
 	w.allow("*")
 	w.serve()
 	if out := w.fine(0, "status"); !strings.Contains(out, "told to each person") {
@@ -691,4 +692,5 @@ func TestSystemNodeAsksEachPersonsGateway(t *testing.T) {
 	if !strings.Contains(talk, "Docker") || strings.Contains(talk, "user 0") {
 		t.Errorf("it was not asked as ann: %q", talk)
 	}
+	w.judgedByTheNode()
 }

@@ -1,12 +1,13 @@
 package cli
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
@@ -22,13 +23,14 @@ func newDoctor(p Process) *cobra.Command {
 needed, how to mend it. What only another engine than the one in use needs is
 skipped, unless --engine names it. For engine docker a sandbox with a mount is asked
 for and deleted again, and a container looks at a file of this node and connects to
-it. The last line is the verdict of the configured engine.
+it. The last line is the verdict of the configured engine. Where a system node
+carries this person's sessions its settings count, and not the person's own.
 
 Exit code 0 only where that engine can sandbox agents, 1 where it cannot or is
 switched off, 3 where it could not be found out.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			configured, err := configuredEngine(p, engine)
+			asked, err := engineNamed(engine)
 			if err != nil {
 				return err
 			}
@@ -36,11 +38,12 @@ switched off, 3 where it could not be found out.`,
 			if err != nil {
 				return err
 			}
+			h = h.served(cmd.Context())
 			if undo {
 				return h.undoFixes(cmd.Context(), p)
 			}
-			report := h.examine(cmd.Context(), configured, true)
-			report.Checks = append(report.Checks, h.store()...)
+			report := h.examine(cmd.Context(), cmp.Or(asked, h.engine()), true)
+			report.Checks = slices.Concat(h.judged(), report.Checks, h.store())
 			if wantsJSON(cmd) {
 				if err := printJSON(p.Stdout, report); err != nil {
 					return err
@@ -81,17 +84,21 @@ func (h here) store() []capability.Check {
 	return []capability.Check{c}
 }
 
-// configuredEngine is the setting, or what the flag says instead of it.
-func configuredEngine(p Process, flag string) (capability.Engine, error) {
+// judged says by whose settings, where these are not the person's own. It decides
+// nothing.
+func (h here) judged() []capability.Check {
+	if h.by == nil {
+		return nil
+	}
+	return []capability.Check{{Name: "settings", Title: "Settings", State: capability.OK, Engines: []string{},
+		Found: "those of the system node, which carries this person's sessions: " + h.by.Node.Socket}}
+}
+
+// engineNamed is the engine that a flag names, "" for none.
+func engineNamed(flag string) (capability.Engine, error) {
 	switch e := capability.Engine(flag); e {
-	case capability.Auto, capability.Native, capability.Docker, capability.Off:
+	case "", capability.Auto, capability.Native, capability.Docker, capability.Off:
 		return e, nil
-	case "":
-		here, err := look(p)
-		if err != nil {
-			return "", err
-		}
-		return capability.Engine(here.settings.String(config.SandboxEngine)), nil
 	}
 	return "", fault.Usage("unknown engine %q", flag).WithHint("engines: auto, native, docker, off")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
@@ -43,21 +43,18 @@ const usualImage = "mojoup-sandbox:latest"
 
 // sandboxImage is the image of sessions on engine docker.
 func (h here) sandboxImage() string {
-	if image := h.settings.String(config.SandboxImage); image != "" {
-		return image
-	}
-	return usualImage
+	return cmp.Or(h.setImage(), usualImage)
 }
 
 // fetches says whether that image can be had somewhere: the usual one is made here.
-func (h here) fetches() bool { return h.settings.String(config.SandboxImage) != "" }
+func (h here) fetches() bool { return h.setImage() != "" }
 
 // docker speaks to the daemon that this process' environment names.
 func (h here) docker() (*daemon.Daemon, error) { return daemon.Connect(os.Getenv("DOCKER_HOST")) }
 
 // discover finds the person's gateway, or the one that is set.
 func (h here) discover() (openshell.Registration, error) {
-	return openshell.Discover(openshell.Where{Chosen: h.settings.String(config.OpenShellGateway), Getenv: os.Getenv, UID: os.Getuid()})
+	return openshell.Discover(openshell.Where{Chosen: h.setGateway(), Getenv: os.Getenv, UID: os.Getuid()})
 }
 
 // gateway reaches it.

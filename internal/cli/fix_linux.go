@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
@@ -45,7 +44,7 @@ func (h here) fixes(p Process, r capability.Report, listens func(endpoint string
 			[]string{product.Program, "gateway", "add", product.DefaultEndpoint, "--local", "--name", product.Program},
 			[]string{product.Program, "gateway", "remove", product.Program}})
 	}
-	if image := h.settings.String(config.SandboxImage); image != "" && (failed(r, capability.NameImage) || is(r, capability.NameImage, capability.Warn)) && !failed(r, capability.NameDocker) {
+	if image := h.setImage(); image != "" && (failed(r, capability.NameImage) || is(r, capability.NameImage, capability.Warn)) && !failed(r, capability.NameDocker) {
 		out = append(out, fix{"have Docker fetch the image of sessions", []string{"docker", "pull", image}, []string{"docker", "rmi", image}})
 	}
 	return out

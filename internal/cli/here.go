@@ -17,6 +17,7 @@ import (
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/plan"
+	"github.com/mojoup/mojoup-node/pkg/capability"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/process"
 )
@@ -25,6 +26,9 @@ import (
 type here struct {
 	paths    config.Paths
 	settings *config.Config
+	// by is the system node that carries this person's sessions, nil where none
+	// does or nobody has asked: see [here.served].
+	by *api.Status
 }
 
 // outside refuses what needs a node where there can be none: on other systems,
@@ -49,6 +53,39 @@ func look(p Process) (here, error) {
 // origin is where this process's settings come from.
 func origin(p Process, paths config.Paths) config.Origin {
 	return config.Origin{File: paths.Config, Environ: p.Environ()}
+}
+
+// served asks whether a system node carries this person's sessions, by settings
+// of its own that count instead of this person's.
+func (h here) served(ctx context.Context) here {
+	if s, err := h.client().Status(ctx); err == nil && s.Node.System && os.Getuid() != 0 {
+		h.by = &s
+	}
+	return h
+}
+
+// engine is the one that is configured.
+func (h here) engine() capability.Engine {
+	if h.by != nil {
+		return capability.Engine(h.by.Verdict.Engine)
+	}
+	return capability.Engine(h.settings.String(config.SandboxEngine))
+}
+
+// setImage is the image that is set, "" for none.
+func (h here) setImage() string {
+	if h.by != nil {
+		return h.by.Node.Image
+	}
+	return h.settings.String(config.SandboxImage)
+}
+
+// setGateway is the gateway that is set, "" for none.
+func (h here) setGateway() string {
+	if h.by != nil {
+		return h.by.Node.Gateway
+	}
+	return h.settings.String(config.OpenShellGateway)
 }
 
 // logPath is the log of a node that runs in the background. It lies in the

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/capability"
@@ -21,17 +20,11 @@ func (h here) examine(ctx context.Context, e capability.Engine, thorough bool) c
 	host.Registered, host.CLIVersion = asker.Registered, trial.CLIVersion
 	host.Gateway, host.Image, host.Binds = asker.Answer, asker.Image, asker.Binds
 	if thorough {
-		host.Served = h.served(ctx)
+		host.Served = h.by != nil
 		host.Reach = asker.Reach
 		host.Limit = thoroughWithin
 	}
 	return capability.Examine(ctx, host, e)
-}
-
-// served reports whether a system node serves this person.
-func (h here) served(ctx context.Context) bool {
-	s, err := h.client().Status(ctx)
-	return err == nil && s.Node.System && os.Getuid() != 0
 }
 
 // thoroughWithin bounds each check of doctor: a container has to start.

@@ -160,10 +160,6 @@ func (h here) systemStatus(ctx context.Context, log string) (func() api.Status, 
 // user 0.
 const gatewaysOfTheirOwn = "Whether agents can be sandboxed is told to each person: their OpenShell gateways are their own"
 
-func (h here) engine() capability.Engine {
-	return capability.Engine(h.settings.String(config.SandboxEngine))
-}
-
 // tidyPeople undoes what a system node left, of everybody.
 func tidyPeople(ctx context.Context, p Process, h here) (did, left []string, err error) {
 	lock, err := node.Hold(h.paths)

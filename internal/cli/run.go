@@ -198,7 +198,7 @@ func (o runOptions) request(p Process) (api.RunRequest, error) {
 		Tool: o.tool, Command: o.command, Headless: o.headless, Engine: o.engine,
 		Env: plan.CallerEnv(p.Environ()), RecordTerminal: o.record, SignIns: signInPlaces(p),
 	}
-	if _, err := configuredEngine(p, o.engine); o.engine != "" && err != nil {
+	if _, err := engineNamed(o.engine); err != nil {
 		return req, err
 	}
 	if err := checkVariables(o.env); err != nil {

@@ -43,7 +43,7 @@ func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error)
 		Node: api.Node{
 			Running: true, PID: os.Getpid(), Since: n.since, Version: n.o.Version,
 			Socket: n.socket(), Log: n.o.Log, Linger: n.o.Linger > 0 && n.o.Deputy == nil, System: n.o.Deputy != nil,
-			Page: url, NoPage: why,
+			Page: url, NoPage: why, Image: n.o.Settings.String(config.SandboxImage), Gateway: n.o.Settings.String(config.OpenShellGateway),
 		},
 		Verdict:  n.verdict(),
 		Sessions: slices.DeleteFunc(n.liveLocked(), waits),

@@ -68,6 +68,10 @@ type Node struct {
 	// started it. What it answers is about the sessions of who asks, or about
 	// everybody's where that is root.
 	System bool `json:"system,omitempty"`
+	// Image and Gateway are what is set of engine docker, for who is to judge as
+	// this node does.
+	Image   string `json:"image,omitempty"`
+	Gateway string `json:"gateway,omitempty"`
 	// Refused is why the system node was not asked, where that is what a
 	// person would have asked next.
 	Refused string `json:"refused,omitempty"`

@@ -94,7 +94,6 @@ type Container struct {
 	ID        string
 	Labels    map[string]string
 	Running   bool
-	Leaving   bool         // somebody is removing it
 	Addresses []netip.Addr // in every network
 }
 
@@ -120,7 +119,7 @@ func (d *Daemon) list(ctx context.Context, which filters.Args) ([]Container, err
 	}
 	var out []Container
 	for _, f := range found {
-		c := Container{ID: f.ID, Labels: f.Labels, Running: f.State == container.StateRunning, Leaving: f.State == container.StateRemoving || f.State == container.StateDead}
+		c := Container{ID: f.ID, Labels: f.Labels, Running: f.State == container.StateRunning}
 		if f.NetworkSettings != nil {
 			for _, n := range f.NetworkSettings.Networks {
 				c.Addresses = append(c.Addresses, addresses(n)...)
@@ -143,6 +142,7 @@ func addresses(n *network.EndpointSettings) (out []netip.Addr) {
 // Details are what only a look at one container tells.
 type Details struct {
 	Running bool
+	Leaving bool     // somebody is removing it, which no list tells
 	PID     int      // of its first process, as the host counts
 	OOM     bool     // its first process was killed for memory
 	Code    int      // with which its first process ended
@@ -161,6 +161,7 @@ func (d *Daemon) Details(ctx context.Context, id string) (Details, error) {
 	}
 	out := Details{Shown: slices.Concat(got.Config.Env, got.Config.Entrypoint, got.Config.Cmd)}
 	if s := got.State; s != nil {
+		out.Leaving = s.Status == container.StateRemoving || s.Dead
 		out.Running, out.PID, out.OOM, out.Code = s.Running, s.Pid, s.OOMKilled, s.ExitCode
 	}
 	return out, nil

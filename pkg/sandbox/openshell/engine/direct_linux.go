@@ -39,7 +39,7 @@ func named(s sandbox.Spec, at netip.Addr) sandbox.Spec {
 	}
 	written := map[string]bool{}
 	for _, d := range s.Direct {
-		if !written[d.Host] {
+		if !written[d.Host] && !theirs(d) {
 			fmt.Fprintf(&text, "%s %s\n", d.Address, d.Host)
 		}
 		written[d.Host] = true
@@ -48,10 +48,17 @@ func named(s sandbox.Spec, at netip.Addr) sandbox.Spec {
 	return s
 }
 
+// theirs reports whether OpenShell has the name for something of its own: another
+// address for it would lead its proxy, and with it the way out, elsewhere.
+func theirs(d sandbox.Direct) bool { return strings.EqualFold(d.Host, product.HostAlias) }
+
 // direct are a Spec's direct hosts as the forwarder is told of them.
 func direct(s sandbox.Spec) []inlet.Direct {
 	var out []inlet.Direct
 	for _, d := range s.Direct {
+		if theirs(d) {
+			continue
+		}
 		port := strconv.Itoa(int(d.Port))
 		out = append(out, inlet.Direct{Listen: net.JoinHostPort(d.Address, port), Host: net.JoinHostPort(d.Host, port)})
 	}
@@ -67,7 +74,7 @@ func (b *box) directFacts() []sandbox.Fact {
 		Detail: fmt.Sprintf("%d ports of hosts that tcp rules name in full are reached by name; a rule that comes later, and one with a pattern or an address, needs a program that speaks the proxy's language", len(b.spec.Direct)-len(b.missing))}
 	if len(b.missing) > 0 {
 		fact.Strength = sandbox.Weaker
-		fact.Detail += "; so do, because nobody may listen there inside, " + strings.Join(b.missing[:min(len(b.missing), 5)], ", ")
+		fact.Detail += "; so do, because nobody can listen there inside, " + strings.Join(b.missing[:min(len(b.missing), 5)], ", ")
 	}
 	return []sandbox.Fact{fact}
 }

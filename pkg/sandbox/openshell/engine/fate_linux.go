@@ -45,12 +45,12 @@ func (b *box) fate(ctx context.Context) (why error, settled bool) {
 	switch {
 	case err != nil:
 		return fmt.Errorf("nothing is known of its container: %w", err), true
-	case len(found) == 0, found[0].Leaving:
+	case len(found) == 0:
 		return errors.New("somebody else removed its container"), true
 	}
 	is, err := b.e.o.Docker.Details(ctx, found[0].ID)
 	switch {
-	case errors.Is(err, daemon.ErrNotFound):
+	case errors.Is(err, daemon.ErrNotFound), is.Leaving:
 		return errors.New("somebody else removed its container"), true
 	case err != nil:
 		return fmt.Errorf("nothing is known of its container: %w", err), true

@@ -107,6 +107,11 @@ func (b *box) open(ctx context.Context) (err error) {
 		return err
 	}
 	b.spec = named(b.spec, at)
+	for _, d := range b.spec.Direct {
+		if theirs(d) {
+			b.missing = append(b.missing, fmt.Sprintf("%s:%d: OpenShell has the name for its own use", d.Host, d.Port))
+		}
+	}
 	if err := b.stage.mount(b.spec); err != nil {
 		return err
 	}
