@@ -36,6 +36,8 @@ type Survey struct {
 	rebases  map[string]string // lists of a rebase that would run commands, with those
 	watched  map[string]string // files that tools obey or run, with what tells a change
 	named    []string          // what git's configuration names in the tree
+	links    []string          // links where git writes
+	remotes  []string          // remotes that stand in no configuration
 }
 
 // watchedFiles are at the top of a tree and obeyed by tools of the host that
@@ -65,7 +67,9 @@ func (r Repository) Before() Survey {
 func (r Repository) After(ctx context.Context) Survey {
 	s := now()
 	found, shut, complete := r.repositories(maxSurvey, ctx.Done())
-	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete
+	links, all := r.links(ctx, maxSurvey)
+	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete && all
+	s.links, s.remotes = links, r.oldRemotes() // their times tell what is new
 	r.surveyFiles(&s)
 	return s
 }
@@ -263,6 +267,12 @@ func (r Repository) Changes(before, after Survey) []string {
 	}
 	if len(names) > 0 {
 		out = append(out, "git's configuration now names what the session could write: "+list(names)+": look before you run git")
+	}
+	if names := r.newOf(after.links, before, after); len(names) > 0 {
+		out = append(out, "links in git's own directory: "+list(names)+": git on the host writes where they lead; remove them")
+	}
+	if names := r.newOf(after.remotes, before, after); len(names) > 0 {
+		out = append(out, "remotes that stand in no configuration: "+list(names)+": git push goes where they say, and runs hooks there; remove them")
 	}
 	if !after.complete {
 		out = append(out, "the tree is too large to be searched whole for new repositories")

@@ -37,6 +37,11 @@ func TestH9_WhatNoMountHolds(t *testing.T) {
 		{"the same hooks", "mkdir .husky; git config core.hooksPath .husky", "git config a.b c", nil},
 		{"files of tools", "mkdir .husky; echo x > .husky/pre-push; chmod +x .husky/pre-push; echo x > .envrc; echo x > mise.toml",
 			"echo y > .envrc; echo x > .mcp.json; cp .husky/pre-push .husky/pre-commit; echo x > .husky/notes; touch -r a .envrc", []string{"tools of the host: .envrc, .husky/pre-commit, .mcp.json"}},
+		{"links where git writes", "", "ln -sf /tmp/x .git/COMMIT_EDITMSG; rm .git/logs/HEAD; ln -s /tmp/y .git/logs/HEAD; ln -s /tmp/z .git/logs/refs/heads/z",
+			[]string{"links in git's own directory: .git/COMMIT_EDITMSG, .git/logs/HEAD, .git/logs/refs/heads/z:"}},
+		{"all logs are a link", "", "mv .git/logs .git/x; ln -s x .git/logs", []string{"own directory: .git/logs:"}},
+		{"old remotes", "", "mkdir -p .git/remotes .git/branches; echo 'URL: /tmp' > .git/remotes/origin; echo /tmp > .git/branches/b",
+			[]string{"no configuration: .git/remotes/origin, .git/branches/b:"}},
 		{"too many", "", "mkdir many; cd many; seq 3000 | xargs touch; seq 3001 6000 | xargs touch", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,6 +75,35 @@ func TestH9_WhatNoMountHolds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOldLinksAreNotNamed: their age tells, and where a clock was set back
+// nothing does.
+func TestOldLinksAreNotNamed(t *testing.T) {
+	top := t.TempDir()
+	for _, dir := range []string{"objects", "refs", "logs", "remotes"} {
+		if err := os.MkdirAll(filepath.Join(top, ".git", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(os.WriteFile(filepath.Join(top, ".git/HEAD"), []byte("ref: refs/heads/main\n"), 0o644),
+		os.WriteFile(filepath.Join(top, ".git/remotes/old"), []byte("URL: /tmp\n"), 0o644), os.Symlink("/tmp/x", filepath.Join(top, ".git/logs/HEAD")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Look(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.Before()
+	if got := r.Changes(later(before, time.Hour), later(r.After(t.Context()), time.Hour)); len(got) != 0 {
+		t.Errorf("what is old is called new: %q", got)
+	}
+	after := r.After(t.Context())
+	after.at = after.at.Add(-time.Hour)
+	if got := r.Changes(before, after); len(got) != 2 {
+		t.Errorf("where the clock was set back: %q", got)
 	}
 }
 
