@@ -301,6 +301,7 @@ func TestInterimAnswersPass(t *testing.T) {
 // Who goes away while a host thinks is not thought for any longer, whether the
 // request had a body or not.
 func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{"", "Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"} {
 		for _, begun := range []bool{false, true} {
 			w := newWorld(t, inspecting("api.x.example"))

@@ -510,6 +510,7 @@ func TestB30_DeniedUploadIsAnsweredBeforeItsBody(t *testing.T) {
 }
 
 func TestB30_UploadsArriveWhole(t *testing.T) {
+	t.Parallel()
 	const size = 64 << 20
 	for _, h2 := range []bool{false, true} {
 		for _, known := range []bool{true, false} {
@@ -545,6 +546,7 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestB30_EarlyAnswerReachesTheClient(t *testing.T) {
+	t.Parallel()
 	for _, expect := range []string{"", "Expect: 100-continue\r\n"} {
 		w := newWorld(t, inspecting("api.x.example"))
 		w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {

@@ -409,6 +409,7 @@ func TestB42_WebSocketCarriesAKey(t *testing.T) {
 // A body that is too long for its key is told so, where it asks for one, and
 // passes whole where it does not.
 func TestLongBodiesAreNotSentInVain(t *testing.T) {
+	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		b := bindAPI
 		b.Body, b.Paths = []string{"key"}, []string{"/**"}

@@ -75,6 +75,7 @@ func TestDenialInsideTLS(t *testing.T) {
 // A denial is recorded also if nothing that could read the text is speaking:
 // when it has waited long enough, or when it goes.
 func TestDenialIsRecordedWithoutARequest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, only("api.x.example", 443), func(_ *Options, l *limits) { l.hello = 200 * time.Millisecond })
 	for name, act := range map[string]func(net.Conn){
 		"silent.example": func(net.Conn) {},
@@ -199,6 +200,7 @@ func TestB34_ConnectionsBeforeServeAreAnswered(t *testing.T) {
 
 // T1, and what the tunnel may begin with.
 func TestTunnelMustOpenWithTLSForItsHost(t *testing.T) {
+	t.Parallel()
 	short := func(_ *Options, l *limits) { l.hello = 300 * time.Millisecond }
 	raw := func(r policy.Request) policy.Decision { return policy.Decision{Allowed: true, Raw: true} }
 	tunnel := func(r policy.Request) policy.Decision { return policy.Decision{Allowed: true} }

@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/mojoup/mojoup-node/internal/client"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 func TestMain(m *testing.M) {
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) {
 		os.Exit(doomed())
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "5") // those that may run beside others wait more than they compute
+	_ = flag.Set("test.parallel", strconv.Itoa(kerneltest.Rounds(5, 10))) // those that may run beside others wait more than they compute
 	os.Exit(m.Run())
 }
 

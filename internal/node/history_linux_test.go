@@ -51,6 +51,7 @@ const sly = `sly() { # PATH CONTENT MESSAGE
 
 // TestH18_CommitsThatTouchProtectedPaths are named in the closing line and kept.
 func TestH18_CommitsThatTouchProtectedPaths(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.committed(t)
 	r := w.serve(t, w.options(t, nativeEngine(t)))

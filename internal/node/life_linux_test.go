@@ -210,6 +210,7 @@ func TestWhatTakesLongIsTold(t *testing.T) {
 }
 
 func TestB57FailedStart(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"prepare", "check", "exec"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
@@ -243,6 +244,7 @@ func TestB57FailedStart(t *testing.T) {
 // A client that takes nothing, as when it is suspended, does not hold up the
 // end of its session.
 func TestB63ClientThatTakesNothing(t *testing.T) {
+	t.Parallel()
 	for _, tty := range []bool{false, true} {
 		t.Run(fmt.Sprintf("terminal %v", tty), func(t *testing.T) {
 			t.Parallel()
@@ -291,6 +293,7 @@ func (s *stuckWriter) Write(p []byte) (int, error) {
 
 // The wall limit of a policy is the node's to carry out, with SIGTERM first.
 func TestWallLimit(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []string{"native", "off"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()

@@ -52,6 +52,7 @@ func TestLimitsAreTheSmallerOnes(t *testing.T) {
 // its end and afterwards; a child that was killed alone is noted, and its
 // session goes on.
 func TestB69_EndsSayWhichLimit(t *testing.T) {
+	t.Parallel()
 	const bomb = `BEGIN { s = "0123456789abcdef"; for (i = 0; i < 25; i++) s = s s; while (1) {} }`
 	w := newWorld(t)
 	o := w.options(t, nativeEngine(t))

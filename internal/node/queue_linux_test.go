@@ -88,6 +88,7 @@ func awaitStatus(t *testing.T, c *client.Client, good func(api.Status) bool) api
 // waiting or not. There are never more sandboxes than slots, status never shows
 // more, and in the end nothing is held.
 func TestB65StatusAndSlotsAreOne(t *testing.T) {
+	t.Parallel()
 	const most = 3
 	w, e := newWorld(t), newStub()
 	w.atMost(t, most)

@@ -172,6 +172,7 @@ func TestCheckLeavesTheHostsFileAlone(t *testing.T) {
 }
 
 func TestShelterWaitsForGit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	spec, config := w.sheltered()
 	check(t, os.WriteFile(config+".lock", nil, 0o644))

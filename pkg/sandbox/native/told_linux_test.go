@@ -121,6 +121,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 // TestFloodOfRefusedCalls: who floods waits, a neighbour does not, the node's
 // time is hardly taken, and the sandbox ends as quickly as any.
 func TestFloodOfRefusedCalls(t *testing.T) {
+	t.Parallel()
 	e := engine(t)
 	flooding, calm := openIn(t, e, newWorld(t).spec()), openIn(t, e, newWorld(t).spec())
 	said, theirs, err := os.Pipe()

@@ -17,10 +17,16 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/wire/v00"
 )
+
+func TestMain(m *testing.M) {
+	kerneltest.Together(8)
+	os.Exit(m.Run())
+}
 
 // calls records the methods that a double was asked for.
 type calls struct {
@@ -314,6 +320,7 @@ func TestGatewayGoesAway(t *testing.T) {
 
 // An answer that is lost leaves no sandbox that nobody knows of.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	for _, generation := range generations {
 		t.Run(generation, func(t *testing.T) {
 			t.Parallel()
