@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -270,48 +269,6 @@ func whois(uid int) *user.User {
 	return &user.User{Uid: id, Gid: strconv.Itoa(os.Getgid()), Username: id}
 }
 
-// clearSocket removes a dead node's socket: the lock is held. Anything that is
-// not a socket is left alone and refused.
-func clearSocket(p config.Paths) error {
-	path := p.Socket()
-	info, err := os.Lstat(path)
-	switch {
-	case err == nil && info.Mode().Type() == os.ModeSocket:
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("removing the socket of a dead node: %w", err)
-		}
-	case err == nil:
-		return fmt.Errorf("%s is in the way of the node's socket and is not a socket", path)
-	}
-	return nil
-}
-
-// listen makes the socket.
-func (n *Node) listen() (net.Listener, error) {
-	if n.o.Listener != nil {
-		return n.o.Listener, nil
-	}
-	return Listen(n.o.Paths, 0o600)
-}
-
-// Listen makes the socket of paths for whom the mode lets. The lock must be
-// held.
-func Listen(paths config.Paths, mode fs.FileMode) (net.Listener, error) {
-	if err := clearSocket(paths); err != nil {
-		return nil, err
-	}
-	path := paths.Socket()
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", path, err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		_ = ln.Close()
-		return nil, fmt.Errorf("saying who may connect to %s: %w", path, err)
-	}
-	return ln, nil
-}
-
 // answerWithin is how long a node that ends goes on to answer.
 const answerWithin = 3 * time.Second
 
@@ -388,82 +345,6 @@ func (n *Node) examine(ctx context.Context) {
 
 func (n *Node) configured() capability.Engine {
 	return capability.Engine(n.o.Settings.String(config.SandboxEngine))
-}
-
-// retireAgain is how soon a deputy that may not end yet asks again.
-const retireAgain = time.Second
-
-// What a lingering node could not undo is tried again, ever more seldom, before
-// it ends: who asks for no other session would have it for good otherwise. What
-// a gateway that is gone keeps is left to the next start.
-const (
-	oweAgain = time.Second
-	oweFor   = 10 * time.Minute
-)
-
-// linger ends the node once it has had no session for long enough.
-func (n *Node) linger(ctx context.Context) {
-	retired, even, again := n.o.Deputy == nil, false, oweAgain
-	for {
-		n.mu.Lock()
-		changed, busy, left := n.changed, len(n.live) > 0, n.o.Linger-time.Since(n.idle)
-		even = even && !busy
-		if even && retired && left <= 0 {
-			n.stopping = true // under the lock: no session begins any more
-			n.end(errEnough)
-			n.mu.Unlock()
-			return
-		}
-		n.mu.Unlock()
-		if !busy && left <= 0 {
-			if even = even || -left >= oweFor || !n.owes(ctx); !even {
-				left, again = again, min(2*again, sweepEvery)
-			} else if retired = retired || n.o.Deputy.Retire(ctx); retired {
-				continue
-			} else {
-				left = retireAgain
-			}
-		}
-		var due <-chan time.Time
-		if !busy {
-			due = time.After(left)
-		}
-		select {
-		case <-due:
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// calm is how long no session has begun or ended when a node gives memory back.
-const calm = 3 * time.Second
-
-// giveBack gives the memory that starts and ends have used back to the machine,
-// once nothing has begun or ended for a while. By itself a node would keep it:
-// it collects rarely, so that starts need not wait for that, and sessions that
-// idle give it no reason to.
-func (n *Node) giveBack(ctx context.Context, free func()) {
-	changed := n.next()
-	var due <-chan time.Time // nothing to give back before something has happened
-	for {
-		select {
-		case <-changed:
-			changed, due = n.next(), time.After(calm)
-		case <-due:
-			free()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// next is closed when the next session begins or ends.
-func (n *Node) next() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.changed
 }
 
 // stopSessions ends every session and waits until all are gone. They are told the
