@@ -3,7 +3,6 @@ package enginetest
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest"
-	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
 // A Place is where tests have sessions on engine docker: the real
@@ -100,16 +98,7 @@ const socket = "/var/run/docker.sock"
 // Register writes the gateway's registration below a person's directory of
 // settings, as its command line does.
 func (p Place) Register(settings string) error {
-	const name = "somewhere"
-	dir := filepath.Join(settings, product.ConfigDir, product.GatewaysDir, name)
-	text, err := json.Marshal(map[string]any{"name": name, "gateway_endpoint": p.Endpoint, "is_remote": false, "gateway_port": 0, "auth_mode": "plaintext"})
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, product.MetadataFile), text, 0o600),
-		os.WriteFile(filepath.Join(settings, product.ConfigDir, product.ActiveFile), []byte(name), 0o600),
-	)
+	return gatewaytest.Register(settings, "somewhere", p.Endpoint, "plaintext")
 }
 
 // Containers counts those of a session, by Docker's own word.

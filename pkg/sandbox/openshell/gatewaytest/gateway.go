@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -222,9 +224,24 @@ func (g *Gateway) Register(config string) []string {
 		auth = "oidc"
 		writeFile(g.t, filepath.Join(dir, product.TokenFile), `{"access_token":"`+g.o.Token+`","issuer":"http://127.0.0.1","client_id":"test"}`)
 	}
-	writeFile(g.t, filepath.Join(dir, product.MetadataFile), `{"name":"`+g.name+`","gateway_endpoint":"`+g.Endpoint()+`","is_remote":false,"gateway_port":0,"auth_mode":"`+auth+`"}`)
-	writeFile(g.t, filepath.Join(config, product.ConfigDir, product.ActiveFile), g.name+"\n")
+	if err := Register(config, g.name, g.Endpoint(), auth); err != nil {
+		g.t.Fatal(err)
+	}
 	return []string{"XDG_CONFIG_HOME=" + config}
+}
+
+// Register writes the registration of a gateway of that name below config, as
+// the command line does: how it is spoken to is "plaintext", "mtls" or "oidc".
+func Register(config, name, endpoint, auth string) error {
+	text, err := json.Marshal(map[string]any{"name": name, "gateway_endpoint": endpoint, "is_remote": false, "gateway_port": 0, "auth_mode": auth})
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(config, product.ConfigDir, product.GatewaysDir, name)
+	return errors.Join(
+		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, product.MetadataFile), text, 0o600),
+		os.WriteFile(filepath.Join(config, product.ConfigDir, product.ActiveFile), []byte(name+"\n"), 0o600),
+	)
 }
 
 func writeFile(t testing.TB, name, text string) {
