@@ -53,13 +53,10 @@ func inNamespaces(t *testing.T) bool {
 	return false
 }
 
-// TestFullStateDisk fills the disk under a node whose session goes on asking:
-// nothing gets out that cannot be recorded, the session is shown at its end all
-// the same, and what was answered is in the store once there is room again.
-func TestFullStateDisk(t *testing.T) {
-	if !inNamespaces(t) {
-		return
-	}
+// onSmallDisk is a node with a MiB of disk for its state, and one session in it
+// whose script has said "up". Its way out listens at addr.
+func onSmallDisk(t *testing.T, script string) (w world, r *running, a *asked, addr string) {
+	t.Helper()
 	w, e := newWorld(t), newStub()
 	must(t, os.Mkdir(w.paths.State, 0o700))
 	must(t, unix.Mount("tmpfs", w.paths.State, "tmpfs", 0, "size=1m,mode=0700"))
@@ -69,9 +66,20 @@ func TestFullStateDisk(t *testing.T) {
 	e.ln = func() net.Listener { return ln }
 	o := w.options(t, e)
 	o.Times = brisk
-	r := w.serve(t, o)
-	a := w.ask(t, r.client, api.RunRequest{Command: []string{"sh", "-c", "echo up; while ! [ -e done ]; do sleep 0.05; done"}})
+	r = w.serve(t, o)
+	a = w.ask(t, r.client, api.RunRequest{Command: []string{"sh", "-c", script}})
 	awaitUp(t, a)
+	return w, r, a, ln.Addr().String()
+}
+
+// TestFullStateDisk fills the disk under a node whose session goes on asking:
+// nothing gets out that cannot be recorded, the session is shown at its end all
+// the same, and what was answered is in the store once there is room again.
+func TestFullStateDisk(t *testing.T) {
+	if !inNamespaces(t) {
+		return
+	}
+	w, r, a, addr := onSmallDisk(t, "echo up; while ! [ -e done ]; do sleep 0.05; done")
 	live, err := r.client.Sessions(t.Context(), false)
 	if err != nil || len(live) != 1 {
 		t.Fatalf("live: %v, %v", live, err)
@@ -80,7 +88,7 @@ func TestFullStateDisk(t *testing.T) {
 	answered := 0
 	until := func(want int) string {
 		t.Helper()
-		n, body := awaitAnswer(t, ln.Addr().String(), want)
+		n, body := awaitAnswer(t, addr, want)
 		answered += n
 		return body
 	}
@@ -130,23 +138,12 @@ func TestDiskThatIsFreedOpensTheWayOut(t *testing.T) {
 	if !inNamespaces(t) {
 		return
 	}
-	w, e := newWorld(t), newStub()
-	must(t, os.Mkdir(w.paths.State, 0o700))
-	must(t, unix.Mount("tmpfs", w.paths.State, "tmpfs", 0, "size=1m,mode=0700"))
-	t.Cleanup(func() { must(t, unix.Unmount(w.paths.State, unix.MNT_DETACH)) })
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	e.ln = func() net.Listener { return ln }
-	o := w.options(t, e)
-	o.Times = brisk
-	r := w.serve(t, o)
-	a := w.ask(t, r.client, api.RunRequest{Command: []string{"sh", "-c", "echo up; exec sleep 300"}})
-	awaitUp(t, a)
+	w, _, _, addr := onSmallDisk(t, "echo up; exec sleep 300")
 	ballast := filepath.Join(w.paths.State, "ballast")
 	fillUp(t, ballast)
-	awaitAnswer(t, ln.Addr().String(), 503)
+	awaitAnswer(t, addr, 503)
 	must(t, os.Remove(ballast))
-	awaitAnswer(t, ln.Addr().String(), 403)
+	awaitAnswer(t, addr, 403)
 }
 
 // fillUp writes a file until the disk has no room left.
