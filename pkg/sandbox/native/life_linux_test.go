@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 )
 
 // TestKilledHelperEndsTheSandbox kills each of the helper's two processes.
@@ -43,25 +44,32 @@ func TestKilledHelperEndsTheSandbox(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce starts, checks and removes sandboxes side by side: nothing of
-// one is seen by another, and all of them go.
+// TestManyAtOnce starts and checks sandboxes side by side, which all live at one
+// moment: nothing of one is seen by another, and all of them go.
 func TestManyAtOnce(t *testing.T) {
 	e := engine(t)
 	spec := newWorld(t).spec()
 	spec.Limits = sandbox.Limits{Memory: 256 << 20, Processes: 64, CPUs: 1}
 	ctx := soon(t)
-	var all sync.WaitGroup
-	for i := range 24 {
+	many := 100
+	if kerneltest.ShortOfLong() {
+		many = 24
+	}
+	var all, living sync.WaitGroup
+	living.Add(many)
+	for i := range many {
 		all.Go(func() {
 			mine := spec
 			mine.ID = fmt.Sprintf("%s-%d", spec.ID, i)
-			if err := liveOnce(ctx, e, mine); err != nil {
+			up := sync.OnceFunc(living.Done)
+			defer up() // also where it did not come so far
+			if err := liveOnce(ctx, e, mine, func() { up(); living.Wait() }); err != nil {
 				t.Errorf("%s: %v", mine.ID, err)
 			}
 		})
 	}
 	all.Wait()
-	for i := range 24 {
+	for i := range many {
 		if pids, err := helpersOf(fmt.Sprintf("%s-%d", spec.ID, i), spec.Identity.UID); err != nil || len(pids) > 0 {
 			t.Errorf("left: %v, %v", pids, err)
 		}
@@ -73,7 +81,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func liveOnce(ctx context.Context, e *Engine, spec sandbox.Spec) error {
+// liveOnce removes its sandbox when together has returned.
+func liveOnce(ctx context.Context, e *Engine, spec sandbox.Spec, together func()) error {
 	b, err := e.Prepare(ctx, spec)
 	if err != nil {
 		return err
@@ -92,6 +101,7 @@ func liveOnce(ctx context.Context, e *Engine, spec sandbox.Spec) error {
 	if err == nil && exit.Code != 0 {
 		err = errors.New("sees processes of others")
 	}
+	together()
 	return errors.Join(err, b.Remove(ctx))
 }
 
