@@ -32,6 +32,13 @@ func (s *serving) connect(ctx context.Context, c *client, h head) {
 		return
 	}
 	d, loaded := s.judge(policy.Request{Host: t.host, Port: t.port, TLS: true})
+	for _, f := range h.fields {
+		if misuse := s.session.Keys.Plain(f.value, "the header "+f.key+" of CONNECT"); misuse != nil {
+			v.misused(misuse)
+			d = policy.Decision{Rule: "secret " + misuse.Secret, Layer: policy.LayerNode, Reason: misuse.Reason}
+			break
+		}
+	}
 	v.decide(d)
 	switch {
 	case !loaded:

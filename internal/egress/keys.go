@@ -92,7 +92,29 @@ func (s *serving) hold(x *exchange, off func()) (ended func()) {
 }
 
 func lookOf(x *exchange, r *http.Request) secrets.Request {
-	return secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path, Header: r.Header, Query: x.query}
+	return secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path, Header: r.Header, Query: x.query, Names: x.oddNames(r)}
+}
+
+// longName is how long the name of a field must be to be looked at.
+const longName = 12
+
+// oddNames are names of fields in which a stand-in could stand: as they are sent on,
+// which is not how net/http keeps them.
+func (x *exchange) oddNames(r *http.Request) (names []string) {
+	if e, ok := x.w.(*http1); ok {
+		for _, f := range e.head.fields {
+			if f.name != f.key && len(f.name) >= longName {
+				names = append(names, f.name)
+			}
+		}
+		return names
+	}
+	for name := range r.Header {
+		if len(name) >= longName {
+			names = append(names, strings.ToLower(name))
+		}
+	}
+	return names
 }
 
 // withKeys says in the reason of an allow which keys the request takes along.

@@ -141,9 +141,10 @@ func TestB88_WhatGoesOnIsCut(t *testing.T) {
 					t.Fatal(err)
 				}
 				req.Header.Set("X-Api-Key", key)
-				over := make(chan answered, 1)
+				over, begun := make(chan answered, 1), make(chan struct{})
 				go func() {
 					res, err := c.Do(req)
+					close(begun)
 					if err != nil {
 						over <- answered{err: err}
 						return
@@ -153,6 +154,9 @@ func TestB88_WhatGoesOnIsCut(t *testing.T) {
 					over <- answered{res.StatusCode, string(text), err}
 				}()
 				<-arrived
+				if path != "/silent" {
+					<-begun
+				}
 				return over
 			}
 			stream, silent, own := ask("/events", standIn), ask("/silent", standIn), ask("/events", "mine")

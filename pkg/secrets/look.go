@@ -19,6 +19,8 @@ type Request struct {
 	// Header and Query are as they were sent. Neither is changed.
 	Header http.Header
 	Query  string
+	// Names are names of fields as they were sent, where one could be a stand-in.
+	Names []string
 }
 
 // A Misuse is a stand-in where it does not belong. The request must be
@@ -101,6 +103,12 @@ func (r *Ring) Look(req Request) (*Swap, *Misuse) {
 		for at, v := range values {
 			l.header(name, at, v)
 		}
+		if len(values) > 1 {
+			l.overLines(name, values)
+		}
+	}
+	for _, name := range req.Names {
+		l.anywhere(name, "the name of a header")
 	}
 	if req.Query != "" {
 		l.lookQuery()
@@ -141,6 +149,27 @@ func (l *looker) anywhere(text, place string) {
 		l.blame(i, place)
 		return l.misuse == nil
 	})
+}
+
+// overLines is about a stand-in that is cut in two by lines of one name.
+func (l *looker) overLines(name string, values []string) {
+	l.ring.book.find(strings.Join(values, ""), func(i *issued) bool {
+		if !slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, i.standIn) }) {
+			l.blame(i, "the header "+name+", over several lines,")
+		}
+		return l.misuse == nil
+	})
+}
+
+// Plain looks at what a program says to the proxy itself, in the clear, where no
+// stand-in belongs.
+func (r *Ring) Plain(text, place string) *Misuse {
+	if r == nil {
+		return nil
+	}
+	l := looker{ring: r, state: r.state.Load(), req: &Request{}}
+	l.anywhere(text, place)
+	return l.misuse
 }
 
 // header looks at a field as it stands and, of Basic, at what it encodes.

@@ -388,3 +388,37 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 }
+
+// TestB40_OneVariableTwoHosts: one key for two hosts works at both and nowhere else;
+// a second key of the same name is refused with a sentence, and takes nothing away.
+func TestB40_OneVariableTwoHosts(t *testing.T) {
+	r := NewBook().Open("s")
+	const key = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+	standIn, err := r.Add(Secret{Name: "GITHUB_TOKEN", Value: NewValue([]byte(key)), Binding: Binding{Hosts: []string{"api.git.example", "*.raw.git.example"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(host string) (string, string) {
+		h := http.Header{"Authorization": {"token " + standIn}}
+		swap, misuse := r.Look(Request{Host: host, Port: 443, TLS: true, Path: "/", Header: h})
+		if misuse != nil {
+			return "", misuse.Reason
+		}
+		swap.Header(h)
+		return h.Get("Authorization"), ""
+	}
+	_, err = r.Add(Secret{Name: "GITHUB_TOKEN", Value: NewValue([]byte("ghp_9876543210abcdefghijklmnopqrstuvwxyz")), Binding: Binding{Hosts: []string{"api.git.example"}}})
+	if err == nil || !strings.Contains(err.Error(), "GITHUB_TOKEN is in the ring already") {
+		t.Errorf("a second one: %v", err)
+	}
+	for _, host := range []string{"api.git.example", "a.raw.git.example", "b.raw.git.example"} {
+		if got, why := ask(host); got != "token "+key {
+			t.Errorf("%s: %q %s", host, got, why)
+		}
+	}
+	for _, host := range []string{"git.example", "raw.git.example", "a.b.raw.git.example", "api.git.example.evil"} {
+		if got, why := ask(host); got != "" || !strings.Contains(why, "GITHUB_TOKEN, whose key goes to api.git.example, *.raw.git.example only") {
+			t.Errorf("%s: %q %s", host, got, why)
+		}
+	}
+}
