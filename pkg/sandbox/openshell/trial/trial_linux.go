@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/capability"
@@ -22,12 +23,16 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
-// CLIVersion asks the command line at a path for its version.
+// CLIVersion asks the command line at a path for its version. Where that is a
+// script that leaves something running, the answer is not waited for any longer.
 func CLIVersion(ctx context.Context, path string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.Output()
-	if err != nil {
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return "", fmt.Errorf("asking for its version: %w", err)
 	}
 	words := strings.Fields(string(out))

@@ -9,8 +9,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -266,5 +269,53 @@ func TestAnImageThatIsNotHereYet(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestB68_AVersionThatLeavesSomethingRunning: a script that answers and ends is
+// enough, whatever of it holds its output open; and one that never ends does so,
+// with all that it has started, when nobody waits any longer.
+func TestB68_AVersionThatLeavesSomethingRunning(t *testing.T) {
+	dir := t.TempDir()
+	fifo, program := filepath.Join(dir, "fifo"), filepath.Join(dir, "openshell")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for script, want := range map[string]string{
+		"cat '" + fifo + "' & echo $! >'" + fifo + ".pid'; echo openshell 0.0.111": "0.0.111",
+		"cat '" + fifo + "' | cat": "",
+	} {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if want == "" {
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+		}
+		said := make(chan string, 1)
+		go func() {
+			got, err := CLIVersion(ctx, program)
+			if (err != nil) != (want == "") {
+				t.Errorf("%s: %v", script, err)
+			}
+			said <- got
+		}()
+		select {
+		case got := <-said:
+			if got != want {
+				t.Errorf("%s: said %q", script, got)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s: held up by what it left running", script)
+		}
+		cancel()
+	}
+	left, err := os.ReadFile(fifo + ".pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(left)))
+	if pid < 2 || syscall.Kill(pid, syscall.SIGKILL) != nil {
+		t.Errorf("what was left running, %q, is not there", left)
 	}
 }
