@@ -63,6 +63,9 @@ func (e *http1) ask(x *exchange, r *http.Request) (*reply, error) {
 			return nil, err
 		}
 		more := e.more(x, r)
+		if more {
+			e.holdKeys() // whoever uploads may do so for long, and is not watched
+		}
 		if !more && !e.c.watch.armed {
 			e.c.attend(e.left)
 		}

@@ -160,7 +160,8 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	x.names = append(names, x.swap.Names()...)
 	v.decide(withKeys(d, x.names))
 	if e, ok := w.(*http1); ok {
-		defer s.hold(x, e.leave)()
+		e.x = x
+		defer e.over()
 		e.send(x, r)
 		return
 	}

@@ -21,6 +21,9 @@ type http1 struct {
 	ctx     context.Context
 	c       *client
 	left    func() // leave
+	long    func() // hold, for an exchange that takes a while
+	x       *exchange
+	let     func() // lets go of what hold has
 	outlet  outlet // of the request before
 	opened  []netip.Prefix
 
@@ -52,7 +55,8 @@ type http1 struct {
 func (s *serving) serveHTTP1(ctx context.Context, c *client, h *head, err error) {
 	defer c.Close()
 	e := &http1{serving: s, ctx: ctx, c: c, own: http.Header{}}
-	e.left = e.leave
+	e.left, e.long = e.leave, e.holdKeys
+	c.watch.long = e.long
 	for {
 		var why *refusal
 		switch {
@@ -175,6 +179,23 @@ func (e *http1) say(method string) {
 func appendField(out []byte, name, value string) []byte {
 	out = append(append(out, crlf...), name...)
 	return append(append(out, ": "...), value...)
+}
+
+// holdKeys has the exchange cut off when a key of it is withdrawn. Most exchanges
+// are over before it is worth that: see [watch].
+func (e *http1) holdKeys() {
+	if e.x != nil && e.let == nil {
+		e.let = e.serving.hold(e.x, e.leave)
+	}
+}
+
+// over ends an exchange, of which nobody watches anything any more.
+func (e *http1) over() {
+	e.x = nil
+	if e.let != nil {
+		e.let()
+		e.let = nil
+	}
 }
 
 // leave ends what is done for a client that went away.

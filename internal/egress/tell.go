@@ -271,6 +271,7 @@ func (e *http1) stopUpload() {
 // HTTP. What of a WebSocket comes in is masked.
 func (e *http1) switched(x *exchange, a *reply) {
 	e.c.dismiss()
+	e.holdKeys()
 	out := startLine(borrow(), x, a)
 	for _, f := range a.fields {
 		if f.key != "Alt-Svc" && f.key != "Content-Length" && f.key != "Transfer-Encoding" {

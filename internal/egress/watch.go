@@ -18,6 +18,7 @@ type watch struct {
 	timer *time.Timer
 	armed bool
 	gone  func()
+	long  func()        // is called first when it looks, if not nil
 	ended chan struct{} // one for each look
 }
 
@@ -36,6 +37,9 @@ func (c *client) attend(gone func()) {
 }
 
 func (c *client) look() {
+	if c.watch.long != nil {
+		c.watch.long()
+	}
 	var err error
 	for err == nil && len(c.buffered()) < maxBuffer {
 		err = c.fill()
