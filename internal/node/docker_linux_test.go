@@ -206,13 +206,14 @@ func did(t *testing.T, id string, remove bool) {
 }
 
 // TestB57_FiftyAtOnce starts fifty sessions at the same moment on engine docker,
-// which all live together before the first one ends.
+// which all live together before the first one ends. None of them takes a network
+// of Docker's for itself (B60): there are about thirty.
 func TestB57_FiftyAtOnce(t *testing.T) {
 	d := gateway(t)
 	w, engine := newWorld(t).at(t, d)
 	const many = 50
 	must(t, os.WriteFile(w.paths.Config, fmt.Appendf(nil, "node.sandbox.max_sessions = %d\n", many), 0o600))
-	before := tree(t, w.repo)
+	before, networks := tree(t, w.repo), enginetest.Networks(t)
 	r := w.serve(t, w.options(t, engine))
 	var all []*asked
 	var words []io.WriteCloser
@@ -231,6 +232,9 @@ func TestB57_FiftyAtOnce(t *testing.T) {
 	}
 	if n := len(r.living()); n != many {
 		t.Errorf("%d live together", n)
+	}
+	if made := slices.DeleteFunc(enginetest.Networks(t), func(n string) bool { return slices.Contains(networks, n) }); len(made) > 0 {
+		t.Errorf("they have networks: %q", made)
 	}
 	for i, word := range words {
 		_, err := fmt.Fprintln(word, i)

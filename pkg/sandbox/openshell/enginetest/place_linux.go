@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/docker/docker/api/types/network"
+
 	"github.com/mojoup/mojoup-node/pkg/sandbox/kerneltest"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
@@ -99,6 +101,20 @@ const socket = "/var/run/docker.sock"
 // settings, as its command line does.
 func (p Place) Register(settings string) error {
 	return gatewaytest.Register(settings, "somewhere", p.Endpoint, "plaintext")
+}
+
+// Networks are the names of Docker's, and of the one that all sandboxes share.
+func Networks(t testing.TB) []string {
+	t.Helper()
+	all, err := gatewaytest.Docker(t).NetworkList(t.Context(), network.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{product.Network}
+	for _, n := range all {
+		names = append(names, n.Name)
+	}
+	return names
 }
 
 // Containers counts those of a session, by Docker's own word.
