@@ -61,9 +61,7 @@ func Programs(names ...string) (paths []string) {
 // Image looks at an image of Docker's, and whether it holds these paths. What
 // was found is kept: an image that has an ID does not change.
 func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	got, err := d.api(ctx).ImageInspect(ctx, ref)
+	got, err := d.inspectImage(ctx, ref)
 	if err != nil {
 		return Image{}, fmt.Errorf("asking Docker for the image %s: %w", ref, asNotFound(err))
 	}
@@ -97,6 +95,12 @@ func (d *Daemon) Image(ctx context.Context, ref string, paths ...string) (Image,
 	return known, nil
 }
 
+func (d *Daemon) inspectImage(ctx context.Context, ref string) (image.InspectResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return d.api(ctx).ImageInspect(ctx, ref)
+}
+
 // lookInto makes a container that never runs, and asks what lies in it.
 func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map[string]string, err error) {
 	found := map[string]string{}
@@ -109,6 +113,9 @@ func (d *Daemon) lookInto(ctx context.Context, id string, paths []string) (_ map
 	}
 	defer func() { err = errors.Join(err, d.Remove(context.WithoutCancel(ctx), made)) }()
 	look := func(p string) error {
+		// Each by itself: a busy machine takes its time for every one of dozens.
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
 		is, err := d.api(ctx).ContainerStatPath(ctx, made, p)
 		switch {
 		case errdefs.IsNotFound(err):

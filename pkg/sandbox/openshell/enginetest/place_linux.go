@@ -17,6 +17,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
 )
 
 // A Place is where tests have sessions on engine docker: the real
