@@ -26,6 +26,7 @@ type box struct {
 	bounds   *bounds                        // nil until its limits are set
 	tries    *attack                        // what its check tries
 	under    atomic.Pointer[child.Attempts] // what is being tried already, for the first check
+	trying   atomic.Bool                    // attempts have begun, and nobody knows that all were made
 	teller   *teller
 	notifier *child.Notifier // nil where the filter asks nobody
 
@@ -88,7 +89,7 @@ func (b *box) Remove(ctx context.Context) error {
 			return err
 		}
 	}
-	var errs []error
+	errs := []error{b.untry()}
 	if b.bounds != nil {
 		errs = append(errs, b.bounds.group.Remove(ctx))
 		sandbox.Reached(ctx, "control group removed")
@@ -115,6 +116,9 @@ func (b *box) unlooked(ctx context.Context) {
 	if under := b.under.Swap(nil); under != nil {
 		under.Drop(ctx)
 		b.checked()
+		if err := b.untry(); err != nil {
+			b.log.Error("removing what a broken-off self-check made", "err", err)
+		}
 	}
 }
 

@@ -176,6 +176,7 @@ func (b *box) attack(ctx context.Context, a *attack) error {
 // begin has the attempts made, without waiting for what comes of them.
 func (b *box) begin(a *attack) (*child.Attempts, error) {
 	b.teller.checking.Store(true)
+	b.trying.Store(true)
 	return b.helper.Try(a.probes)
 }
 
@@ -193,6 +194,7 @@ func (b *box) judge(ctx context.Context, a *attack, under *child.Attempts) error
 	if err != nil {
 		return b.unchecked(err)
 	}
+	b.trying.Store(false)
 	var broken []string
 	for _, v := range a.verify {
 		if problem := v(findings); problem != "" {

@@ -173,13 +173,14 @@ func (i *Inside) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 // Done is closed when the helper has ended, and with it what it drives.
 func (i *Inside) Done() <-chan struct{} { return i.box.gone }
 
-// Close lets the helper end. What it has started is its maker's to end.
+// Close lets the helper end. What it has started is its maker's to end, who has
+// done so before: then nothing of a check that was broken off is left either.
 func (i *Inside) Close(ctx context.Context) error {
 	i.box.bounds.removing.Store(true)
 	if err := i.box.helper.Kill(ctx); err != nil {
 		return err
 	}
-	return i.box.idle(ctx)
+	return errors.Join(i.box.idle(ctx), i.box.untry())
 }
 
 // Check attacks the sandbox from inside, see [sandbox.Sandbox], and returns

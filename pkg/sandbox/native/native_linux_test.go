@@ -415,6 +415,50 @@ func TestSweepRemovesWhatACheckMade(t *testing.T) {
 	}
 }
 
+// TestABrokenOffCheckLeavesNothing: what a self-check has made goes with a sandbox
+// that died in the middle of it, and with a command that did not wait for it.
+func TestABrokenOffCheckLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	spec := w.spec()
+	spec.Checks = []sandbox.Check{{Kind: sandbox.MustWrite, Path: w.repo}}
+	left := func() []string {
+		found, err := filepath.Glob(filepath.Join(w.repo, ".check*"))
+		check(t, err)
+		return found
+	}
+	half := func() { // as it is in the middle
+		check(t, os.Mkdir(filepath.Join(w.repo, checkName(spec)), 0o700))
+		w.write(checkName(spec)+triedFile, "")
+	}
+	b := open(t, spec).(*box)
+	check(t, b.helper.Kill(soon(t)))
+	half()
+	if _, err := b.Check(soon(t)); err == nil {
+		t.Error("a dead sandbox passed its check")
+	}
+	check(t, b.Remove(soon(t)))
+	if found := left(); len(found) > 0 {
+		t.Errorf("after a death: %v", found)
+	}
+
+	b = open(t, spec).(*box)
+	under := b.under.Swap(nil)
+	under.Drop(soon(t)) // whose end nobody has heard of
+	_ = b.untry()
+	half()
+	again, err := b.begin(&attack{})
+	check(t, err)
+	b.under.Store(again)
+	p, err := b.Exec(soon(t), sandbox.Command{Argv: []string{"true"}}, sandbox.Stdio{})
+	check(t, err)
+	_, err = p.Wait(soon(t))
+	check(t, err)
+	if found := left(); len(found) > 0 {
+		t.Errorf("beside a command: %v", found)
+	}
+	check(t, b.Remove(soon(t)))
+}
+
 // asNode makes the test's program a node with one sandbox, to be killed.
 const asNode = "MOJOUP_TEST_NODE"
 

@@ -28,6 +28,25 @@ func undoTried(s sandbox.Spec) (out []sandbox.Undo) {
 	return out
 }
 
+// untry removes what attempts have left that were broken off: they make
+// something, and take it away again as their last act. Whoever made them has
+// ended.
+func (b *box) untry() error {
+	if !b.trying.Load() {
+		return nil
+	}
+	var errs []error
+	for _, u := range undoTried(b.spec) {
+		_, err := sweepTried(u)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	b.trying.Store(false)
+	return nil
+}
+
 // sweepTried removes what a self-check has left. Its names are of the sandbox
 // alone, and what is not as a self-check makes it is left to whoever did: the
 // session itself may have.
