@@ -56,7 +56,7 @@ func (b *box) overfull(ctx context.Context, why string) {
 	b.full.Store(&why)
 	b.log.Warn("ending a sandbox that is over its disk limit", "why", why)
 	if err := b.e.o.Docker.Kill(ctx, b.docker); err != nil {
-		b.log.Warn("ending the container", "error", err)
+		b.log.Warn("ending the container", "err", err)
 	}
 }
 

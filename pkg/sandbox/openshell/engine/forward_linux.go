@@ -88,7 +88,7 @@ func (b *box) opens(ctx context.Context, said <-chan string, ended <-chan sandbo
 	b.shut.Store(&why)
 	b.log.Warn("the way out is shut", "reason", why)
 	if err := b.e.o.Docker.Kill(ctx, b.docker); err != nil {
-		b.log.Warn("ending a container whose way out is shut", "error", err)
+		b.log.Warn("ending a container whose way out is shut", "err", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func (e *Engine) tidyUp(ctx context.Context) {
 		e.log.Info(line)
 	}
 	if err != nil {
-		e.log.Debug("looking for what was left of trials", "error", err)
+		e.log.Debug("looking for what was left of trials", "err", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func (b *box) end(ctx context.Context) error {
 	// Everything inside ends at once, whatever the gateway takes its time for.
 	if b.docker != "" {
 		if err := b.e.o.Docker.Kill(ctx, b.docker); err != nil {
-			b.log.Warn("ending the container before it is deleted", "error", err)
+			b.log.Warn("ending the container before it is deleted", "err", err)
 		}
 		sandbox.Reached(ctx, "container ended")
 	}
