@@ -38,6 +38,30 @@ func removeScript(home, target string) string {
 	return fmt.Sprintf("rm -f -- %s || exit 1\n", fault.Quoted(path.Join(home, target)))
 }
 
+// An inSession changes files of sign-ins inside.
+type inSession struct {
+	put    func(signin.Staged) error
+	remove func(target string) error
+}
+
+// restage puts the file of a sign-in inside as it is to be now, or removes it where
+// nothing is left of it.
+func (l *life) restage(one *lent, in inSession) error {
+	if one.tool.Target == "" || in.put == nil || l.inside.Load() == nil {
+		return nil // a variable; or nothing runs there yet, or any more
+	}
+	all, err := stagedOf(l.lent)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Target == one.tool.Target {
+			return in.put(s)
+		}
+	}
+	return in.remove(one.tool.Target)
+}
+
 // maxSaid bounds what a script may say.
 const maxSaid = 4 << 10
 

@@ -177,27 +177,3 @@ func (l *life) giveAgain(ctx context.Context, one *lent) {
 		l.keys.ring.Forget(signInKey(one.tool))
 	}
 }
-
-// An inSession changes files of sign-ins inside.
-type inSession struct {
-	put    func(signin.Staged) error
-	remove func(target string) error
-}
-
-// restage puts the file of a sign-in inside as it is to be now, or removes it where
-// nothing is left of it.
-func (l *life) restage(one *lent, in inSession) error {
-	if one.tool.Target == "" || in.put == nil || l.inside.Load() == nil {
-		return nil // a variable; or nothing runs there yet, or any more
-	}
-	all, err := stagedOf(l.lent)
-	if err != nil {
-		return err
-	}
-	for _, s := range all {
-		if s.Target == one.tool.Target {
-			return in.put(s)
-		}
-	}
-	return in.remove(one.tool.Target)
-}
