@@ -20,11 +20,11 @@ type http1 struct {
 	serving *serving
 	ctx     context.Context
 	c       *client
-	left    func() // leave
-	long    func() // hold, for an exchange that takes a while
-	x       *exchange
-	let     func() // lets go of what hold has
-	outlet  outlet // of the request before
+	left    func()    // leave
+	long    func()    // holdKeys
+	x       *exchange // that goes on, while its keys may have to be held
+	unhold  func()    // ends what holdKeys has begun, nil where it has not
+	outlet  outlet    // of the request before
 	opened  []netip.Prefix
 
 	head      *head
@@ -184,17 +184,17 @@ func appendField(out []byte, name, value string) []byte {
 // holdKeys has the exchange cut off when a key of it is withdrawn. Most exchanges
 // are over before it is worth that: see [watch].
 func (e *http1) holdKeys() {
-	if e.x != nil && e.let == nil {
-		e.let = e.serving.hold(e.x, e.leave)
+	if e.x != nil && e.unhold == nil {
+		e.unhold = e.serving.hold(e.x, e.leave)
 	}
 }
 
 // over ends an exchange, of which nobody watches anything any more.
 func (e *http1) over() {
 	e.x = nil
-	if e.let != nil {
-		e.let()
-		e.let = nil
+	if e.unhold != nil {
+		e.unhold()
+		e.unhold = nil
 	}
 }
 

@@ -18,7 +18,7 @@ type watch struct {
 	timer *time.Timer
 	armed bool
 	gone  func()
-	long  func()        // is called first when it looks, if not nil
+	long  func()        // called first where it comes to a look; may be nil
 	ended chan struct{} // one for each look
 }
 

@@ -18,12 +18,13 @@ const (
 
 // linger ends the node once it has had no session for long enough.
 func (n *Node) linger(ctx context.Context) {
-	retired, even, again := n.o.Deputy == nil, false, oweAgain
+	retired, again := n.o.Deputy == nil, oweAgain
+	settled := false // nothing is owed since the last session, or it was tried for long enough
 	for {
 		n.mu.Lock()
 		changed, busy, left := n.changed, len(n.live) > 0, n.o.Linger-time.Since(n.idle)
-		even = even && !busy
-		if even && retired && left <= 0 {
+		settled = settled && !busy
+		if settled && retired && left <= 0 {
 			n.stopping = true // under the lock: no session begins any more
 			n.end(errEnough)
 			n.mu.Unlock()
@@ -31,7 +32,7 @@ func (n *Node) linger(ctx context.Context) {
 		}
 		n.mu.Unlock()
 		if !busy && left <= 0 {
-			if even = even || -left >= oweFor || !n.owes(ctx); !even {
+			if settled = settled || -left >= oweFor || !n.owes(ctx); !settled {
 				left, again = again, min(2*again, sweepEvery)
 			} else if retired = retired || n.o.Deputy.Retire(ctx); retired {
 				continue

@@ -79,8 +79,8 @@ func (r *Ring) WithdrawnInBody(host string, port uint16, path, contentType strin
 	return nil
 }
 
-// asksInBody is whether a body, or its beginning, has the stand-in of h in a field
-// where the key goes.
+// asksInBody reports whether a body, or its beginning, has the stand-in of h in a
+// field where the key goes.
 func asksInBody(h *held, contentType string, begin []byte) (found bool) {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch {
@@ -92,7 +92,7 @@ func asksInBody(h *held, contentType string, begin []byte) (found bool) {
 	return found
 }
 
-// asksInJSON is whether swapJSON would find a field of h, as far as the text goes.
+// asksInJSON reports whether swapJSON would find a field of h, as far as the text goes.
 func asksInJSON(begin []byte, h *held) bool {
 	dec := json.NewDecoder(bytes.NewReader(begin))
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {

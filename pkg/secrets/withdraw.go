@@ -177,8 +177,8 @@ func (t Turn) of(name string) int {
 	return 0
 }
 
-// Withdrawn says why one of these keys goes nowhere any more, or is bound
-// elsewhere, or is "".
+// Withdrawn says why something that took these keys along, one at least, was cut:
+// one of them goes nowhere any more, or is bound elsewhere.
 func (r *Ring) Withdrawn(names []string) string {
 	s := r.state.Load()
 	for _, name := range names {
