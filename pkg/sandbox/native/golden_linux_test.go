@@ -184,7 +184,11 @@ func TestGoldenRefusals(t *testing.T) {
 			}
 			fmt.Fprintf(&out, " [%d]&%#x%s%#x", c.arg, c.mask, sign, c.value)
 		}
-		fmt.Fprintf(&out, " -> %s: %s", unix.ErrnoName(r.answer), r.why)
+		answer := "success, not done"
+		if r.answer != 0 {
+			answer = unix.ErrnoName(r.answer)
+		}
+		fmt.Fprintf(&out, " -> %s: %s", answer, r.why)
 		if r.tried != untold {
 			fmt.Fprintf(&out, " [told: to %s]", r.tried)
 		}
