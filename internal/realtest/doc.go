@@ -10,8 +10,9 @@
 // they fail it. Packages that the tests need are fetched by npm's own client
 // into MOJOUP_TEST_CACHE, or into a directory that is gone afterwards: those of
 // this machine alone, in the background from the start on where the whole
-// package is tested, and again where the registry does not answer. MOJOUP_TEST_BINARY names a node to be tested instead of the one that
-// the tests build.
+// package is tested, and again where the registry does not answer.
+// MOJOUP_TEST_BINARY names a node to be tested instead of the one that the tests
+// build.
 //
 // A server is reached by a name of the test's own: the node runs in a mount
 // namespace with a hosts file that points the name at loopback, and loopback is
