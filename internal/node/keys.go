@@ -156,7 +156,7 @@ func inHand(ref source.Reference, home string, s sandbox.Spec) (file, by string)
 
 // reader reads keys as the session's caller has them.
 func (l *life) reader() source.Reader {
-	return source.Reader{Cache: &l.n.commands, Getenv: func(name string) string { return string(l.req.Keys[name]) }}
+	return source.Reader{Cache: &l.n.commands, Path: l.n.commandPath(l.n.home(l.req.Env)), Getenv: func(name string) string { return string(l.req.Keys[name]) }}
 }
 
 // unreachable says that a key can go nowhere, or is "".

@@ -70,7 +70,7 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 		// What cannot be read now would keep a session from starting later.
 		n.commands.Forget()
 		var now secrets.Value
-		now, err = source.Reader{Cache: &n.commands}.Read(ctx, e.Source)
+		now, err = source.Reader{Cache: &n.commands, Path: n.commandPath(n.home(nil))}.Read(ctx, e.Source)
 		now.Wipe()
 	}
 	if err != nil {

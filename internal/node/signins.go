@@ -1,12 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/searchpath"
 	"github.com/mojoup/mojoup-node/internal/tools"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -119,31 +120,52 @@ func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
 		Home:    home,
 		Lookup:  func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
 		Keyring: n.signInKeyring,
-		Command: n.signInCommand,
+		Command: func(ctx context.Context, argv []string) (secrets.Value, bool, error) {
+			return n.signInCommand(ctx, home, argv)
+		},
 	}
 }
 
 // signInCommand runs a program as a secret's command is run: as the user of this
 // process, in no directory of a repository's, for ten seconds at most, and what it
 // said counts for five minutes.
-func (n *Node) signInCommand(ctx context.Context, argv []string) (secrets.Value, bool, error) {
-	ref, ok := signInReference(argv)
-	if !ok {
+func (n *Node) signInCommand(ctx context.Context, home string, argv []string) (secrets.Value, bool, error) {
+	path := n.commandPath(home)
+	ref, ok := signInReference(path, argv)
+	if !ok || searchpath.Leads(searchpath.Find(path, argv[0]), home, n.writable()...) { // apartFromSecrets says so
 		return secrets.Value{}, false, nil
 	}
-	v, err := source.Reader{Cache: &n.commands}.Read(ctx, ref)
+	v, err := source.Reader{Cache: &n.commands, Path: path}.Read(ctx, ref)
 	if e, is := errors.AsType[*source.Error](err); is && e.None() {
 		return secrets.Value{}, false, nil
 	}
 	return v, err == nil, err
 }
 
+// commandPath is the PATH for commands that read secrets outside: without the
+// directories that live sessions can write, and without any repository's.
+func (n *Node) commandPath(home string) string {
+	return cmp.Or(searchpath.Outside(os.Getenv("PATH"), home, n.writable()...), "/usr/bin:/bin")
+}
+
+// writable are the directories of the host that live sessions can write.
+func (n *Node) writable() (out []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.live {
+		if trees := l.trees.Load(); trees != nil {
+			out = append(out, *trees...)
+		}
+	}
+	return out
+}
+
 // signInReference is the command, with its program by an absolute path, or
 // false where there is none.
-func signInReference(argv []string) (source.Reference, bool) {
-	program, err := exec.LookPath(argv[0])
-	if err != nil || !filepath.IsAbs(program) {
-		return source.Reference{}, false // a directory of PATH that is relative leads into repositories
+func signInReference(path string, argv []string) (source.Reference, bool) {
+	program := searchpath.Find(path, argv[0])
+	if program == "" {
+		return source.Reference{}, false
 	}
 	line := "cd / && exec " + fault.Quoted(program)
 	for _, w := range argv[1:] {
@@ -161,7 +183,7 @@ func (n *Node) signInCommands(home string) map[string]source.Reference {
 			if len(p.Command) == 0 || n.signInMode(tool) == signin.Off {
 				continue
 			}
-			if ref, ok := signInReference(p.Command); ok {
+			if ref, ok := signInReference(n.commandPath(home), p.Command); ok {
 				out[tool.Name] = ref
 			}
 		}

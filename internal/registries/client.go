@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mojoup/mojoup-node/internal/searchpath"
 )
 
 const (
@@ -60,16 +62,10 @@ func (l *look) clientEnv() []string {
 	return out
 }
 
-// pathDirs is the person's PATH without relative directories and without
-// those to avoid.
+// pathDirs is the person's PATH without relative directories, those of
+// repositories, and those to avoid.
 func (l *look) pathDirs() []string {
-	var out []string
-	for _, d := range filepath.SplitList(l.vars["PATH"]) {
-		if filepath.IsAbs(d) && !l.avoided(d) {
-			out = append(out, filepath.Clean(d))
-		}
-	}
-	return out
+	return filepath.SplitList(searchpath.Outside(l.vars["PATH"], l.env.Home, l.env.Avoid...))
 }
 
 func (l *look) avoided(path string) bool {

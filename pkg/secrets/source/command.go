@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -39,9 +40,9 @@ func (c *Cache) Forget() {
 	c.kept = nil
 }
 
-func (c *Cache) command(ctx context.Context, line string) (secrets.Value, error) {
+func (c *Cache) command(ctx context.Context, line, path string) (secrets.Value, error) {
 	if c == nil {
-		b, err := run(ctx, line)
+		b, err := run(ctx, line, path)
 		return Trimmed(b), err
 	}
 	now := time.Now
@@ -61,7 +62,7 @@ func (c *Cache) command(ctx context.Context, line string) (secrets.Value, error)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.value == nil || now().Sub(k.at) >= keepFor {
-		b, err := run(ctx, line)
+		b, err := run(ctx, line, path)
 		if err != nil {
 			return secrets.Value{}, err
 		}
@@ -74,8 +75,11 @@ func (c *Cache) command(ctx context.Context, line string) (secrets.Value, error)
 // run returns what the command writes, at most a key's length. What it says on
 // stderr is its person's to see when they run it, and may hold a key: it is
 // dropped.
-func run(ctx context.Context, line string) ([]byte, error) {
+func run(ctx context.Context, line, path string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
+	if path != "" {
+		cmd.Env = append(os.Environ(), "PATH="+path) // the last one counts
+	}
 	out := &bounded{}
 	cmd.Stdout = out
 	cmd.WaitDelay = time.Second

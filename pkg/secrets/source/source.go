@@ -108,6 +108,9 @@ type Reader struct {
 	Getenv func(string) string
 	// Cache keeps what commands said, or is nil.
 	Cache *Cache
+	// Path is where commands find programs, the PATH of this process where it is
+	// empty. It should hold no directory that a session can write.
+	Path string
 }
 
 // within bounds a command and a keyring that answer late or never.
@@ -133,7 +136,7 @@ func (o Reader) Read(ctx context.Context, r Reference) (v secrets.Value, err err
 	case File:
 		v, err = readFile(r.At)
 	case Command:
-		v, err = o.Cache.command(ctx, r.At)
+		v, err = o.Cache.command(ctx, r.At, o.Path)
 	case Keyring:
 		v, err = readKeyring(ctx, r.At)
 	default:
