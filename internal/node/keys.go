@@ -121,18 +121,19 @@ func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.V
 // person's keys, or change what a key's command runs outside, whether it is
 // given that key or not: the next session that is would run it.
 func (l *life) apartFromSecrets(ctx context.Context, home string, s sandbox.Spec) error {
+	path := l.n.commandPath(home)
 	own, err := l.n.vault.List(ctx, l.caller.UID)
 	if err != nil {
 		own = nil // then no key is read either, and who wants one is told why
 	}
 	for _, e := range own {
-		if file, by := inHand(e.Source, home, s); file != "" {
+		if file, by := inHand(e.Source, home, path, s); file != "" {
 			return fault.CannotRun("the secret %s is read by %s, which the session would have in its hands by %s", e.Name, file, by).
 				WithHint("move it elsewhere, or set the secret from another place: mojoup-node secret set %s", e.Name)
 		}
 	}
 	for tool, ref := range l.n.signInCommands(home) {
-		if file, by := inHand(ref, home, s); file != "" {
+		if file, by := inHand(ref, home, path, s); file != "" {
 			return fault.CannotRun("a sign-in of %s is read by %s, which the session would have in its hands by %s", tool, file, by).
 				WithHint("move it elsewhere, or set the mode of that sign-in to off")
 		}
@@ -142,8 +143,8 @@ func (l *life) apartFromSecrets(ctx context.Context, home string, s sandbox.Spec
 
 // inHand is a file by which a key is read and the mount by which a session could
 // read it, or change what it runs; or nothing.
-func inHand(ref source.Reference, home string, s sandbox.Spec) (file, by string) {
-	for _, file := range ref.Paths(home) {
+func inHand(ref source.Reference, home, path string, s sandbox.Spec) (file, by string) {
+	for _, file := range ref.Paths(home, path) {
 		for _, m := range s.Mounts {
 			seen := m.Kind == sandbox.Bind && (ref.Kind == source.File || m.Access == sandbox.ReadWrite)
 			if rel, err := filepath.Rel(m.Source, file); seen && err == nil && filepath.IsLocal(rel) {

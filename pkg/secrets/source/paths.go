@@ -10,10 +10,11 @@ import (
 
 // Paths are the files by which the key is read, as far as that can be told by
 // reading: the file itself, or whatever a word of the command may name, and all
-// that links lead through. Whoever can change one of them decides what runs, or
-// what is sent; whoever can read the file has the key. A command that puts a
-// name together is not seen through.
-func (r Reference) Paths(home string) []string {
+// that links lead through. Words without a slash are looked for in search, a PATH,
+// or in this process' own where that is empty. Whoever can change one of them
+// decides what runs, or what is sent; whoever can read the file has the key. A
+// command that puts a name together is not seen through.
+func (r Reference) Paths(home, search string) []string {
 	var out []string
 	add := func(path string) {
 		for range 40 { // links that lead to links, as many as the kernel follows
@@ -44,7 +45,7 @@ func (r Reference) Paths(home string) []string {
 				word = filepath.Join(home, rest)
 			}
 			if !strings.Contains(word, "/") {
-				word, _ = exec.LookPath(word)
+				word = lookIn(search, word)
 			}
 			relative := !filepath.IsAbs(word)
 			path, err := filepath.Abs(word)
@@ -57,4 +58,18 @@ func (r Reference) Paths(home string) []string {
 		}
 	}
 	return out
+}
+
+// lookIn finds a program in a PATH, "" where it is not there.
+func lookIn(path, name string) string {
+	if path == "" || name == "" {
+		found, _ := exec.LookPath(name)
+		return found
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return found
+		}
+	}
+	return ""
 }

@@ -28,12 +28,12 @@ func TestPaths(t *testing.T) {
 		"below the home": {Command, "~/bin/get-key"}, "by the variable": {Command, `"$HOME/bin/get-key"`}, "in braces": {Command, "${HOME}/bin/get-key;true"},
 		"substituted": {Command, "echo $(" + tool + ")"}, "redirected": {Command, "cat <" + link},
 	} {
-		if got := r.Paths(dir); !slices.Contains(got, tool) {
+		if got := r.Paths(dir, ""); !slices.Contains(got, tool) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	for name, r := range map[string]Reference{"variable": {Env, "KEY"}, "store": {Kind: Store}} {
-		if got := r.Paths(dir); got != nil {
+		if got := r.Paths(dir, ""); got != nil {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
