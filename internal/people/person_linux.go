@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,8 +38,9 @@ type deputy struct {
 	ready chan struct{} // closed once it answers or failed is set
 	gone  chan struct{} // closed once nothing of it is left
 
-	mends  bool  // it was started because another one died
-	failed error // why it never answered; read once ready is closed
+	mends    bool        // it was started because another one died
+	unserved atomic.Bool // the last look found that its person may not use the node
+	failed   error       // why it never answered; read once ready is closed
 
 	handing sync.Mutex // guards handed; before mu, and held while a packet is sent
 	handed  int        // connections

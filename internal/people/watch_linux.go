@@ -12,7 +12,8 @@ import (
 
 // watch asks again, as long as the broker serves, who may use the node, and which
 // settings that take effect at once there are. Who may no longer use it is refused
-// at the door at once; what runs or waits for them ends here (B88).
+// at the door at once; what runs or waits for them ends here, when two looks agree
+// (B88).
 func (b *Broker) watch(ctx context.Context) {
 	tick := time.NewTicker(b.o.Look)
 	defer tick.Stop()
@@ -34,9 +35,14 @@ func (b *Broker) watch(ctx context.Context) {
 		live := b.liveSettings()
 		for _, d := range all {
 			if d.who.UID != 0 && !allowed(list, d.caller()) {
-				b.dismiss(ctx, d)
+				// Once may be an editor that has emptied the file and is about to
+				// write it, or a directory service that does not answer.
+				if d.unserved.Swap(true) {
+					b.dismiss(ctx, d)
+				}
 				continue
 			}
+			d.unserved.Store(false)
 			d.tellSettings(live)
 		}
 	}

@@ -63,3 +63,35 @@ func TestB88_WhoMayNoLongerUseTheNode(t *testing.T) {
 		t.Errorf("allowed again: %s", got)
 	}
 }
+
+// TestB88_OneLookEndsNothing: an editor that empties the settings and writes them
+// again a moment later takes nobody's sessions.
+func TestB88_OneLookEndsNothing(t *testing.T) {
+	var mu sync.Mutex
+	empty, looks := false, 0
+	p := atWork(t, func(o *Options) {
+		o.Look = 10 * time.Millisecond
+		o.Allow = func() ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			looks++
+			if empty {
+				empty = false
+				return nil, nil
+			}
+			return []string{"*"}, nil
+		}
+	}, "waits")
+	if got := p.as(ann); got != "70011" {
+		t.Fatalf("answered %s", got)
+	}
+	for range 3 { // never two in a row
+		mu.Lock()
+		empty, looks = true, 0
+		mu.Unlock()
+		eventually(t, "two more looks", func() bool { mu.Lock(); defer mu.Unlock(); return looks > 2 })
+	}
+	if said := p.said(); strings.Contains(said, "may no longer use this node") {
+		t.Errorf("one look ended a person's sessions:\n%s", said)
+	}
+}
