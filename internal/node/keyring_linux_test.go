@@ -39,7 +39,7 @@ func TestT11_ATokenInAKeyringIsFollowed(t *testing.T) {
 	defer s.Close()
 	n := &Node{store: s, log: slog.New(slog.DiscardHandler), user: whois(os.Getuid())}
 	defer n.telling.Wait()
-	l := &life{n: n, req: api.RunRequest{Env: []string{"HOME=" + home}}, diary: newDiary(), keys: keys{ring: secrets.NewBook().Open("s")}}
+	l := &life{n: n, req: api.RunRequest{Env: []string{"HOME=" + home}}, diary: newDiary(), client: newHub(nil, false), keys: keys{ring: secrets.NewBook().Open("s")}}
 	tool := signin.Named(signin.Builtin(), "copilot")[0]
 	n.o.Tools = []signin.Tool{tool}
 	put("gho_First0123456789abcdefghijklm")

@@ -18,13 +18,12 @@ import (
 // it has to look for, a file that is gone or a setting that has changed, within two
 // looks, which are [Times.Keys] apart.
 
-// tellWithdrawn says in the session's diary and its notices that it has lost
-// something, or has it again.
+// tellWithdrawn says to the session's client, in its diary and in its notices that
+// it has lost something, or has it again.
 func (l *life) tellWithdrawn(ctx context.Context, line string) {
 	ctx = context.WithoutCancel(ctx)
 	l.n.log.Info("rights of a session", "session", l.id, "said", line)
-	l.diary.note(api.EventNotice, line)
-	l.n.telling.Go(func() { // a slow disk must not hold up what is withdrawn next
+	l.n.telling.Go(func() { // neither a slow disk nor a client that takes nothing holds up what is withdrawn next
 		err := l.n.store.UpdateSession(ctx, l.id, func(row *store.Session) { row.Notices = append(row.Notices, line) })
 		if err != nil {
 			l.n.log.Error("writing down what a session has lost", "session", l.id, "err", err)
@@ -32,6 +31,7 @@ func (l *life) tellWithdrawn(ctx context.Context, line string) {
 		l.mu.Lock()
 		l.shown.Notices = append(slices.Clone(l.shown.Notices), line)
 		l.mu.Unlock()
+		l.client.Notice(line) // which is in the diary, too
 	})
 }
 
