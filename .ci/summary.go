@@ -86,6 +86,7 @@ func (s *summary) read(line string) {
 func (s *summary) end(e event, pkg string, said []string) {
 	switch {
 	case e.Test == "" && e.Action == "fail":
+		s.unended(pkg)
 		s.broken = append(s.broken, pkg)
 		s.failures = append(s.failures, failure{pkg, said})
 		fmt.Fprintf(s.out, "FAIL  %-36s %6.1fs\n%s", pkg, e.Elapsed, strings.Join(said, ""))
@@ -109,8 +110,24 @@ func (s *summary) end(e event, pkg string, said []string) {
 	}
 }
 
+// unended tells of the tests of a package that came to no end, since the whole
+// package ended with them: what it died of is what one of them said last.
+func (s *summary) unended(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(s.said)) {
+		of, test, _ := strings.Cut(key, " ")
+		if of != pkg || test == "" {
+			continue
+		}
+		said := s.said[key]
+		delete(s.said, key)
+		s.failed++
+		s.failures = append(s.failures, failure{pkg + "." + test, said})
+		fmt.Fprintf(s.out, "\n--- NO END %s %s\n%s\n", pkg, test, strings.Join(said, ""))
+	}
+}
+
 // telling are the lines of a failing test for which it failed.
-var telling = regexp.MustCompile(`_test\.go:\d+:|\bFAIL: |^panic: |DATA RACE|\[no output\]`)
+var telling = regexp.MustCompile(`_test\.go:\d+:|\bFAIL: |^panic: |^fatal error: |^signal: |^exit status |DATA RACE|\[no output\]`)
 
 // brief is what a failing test said, as far as it tells why: the telling lines
 // with some before them, or else the end.

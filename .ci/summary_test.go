@@ -31,6 +31,7 @@ func TestSummary(t *testing.T) {
 		"counted":         {`{"Action":"output","Package":"a","Test":"TestA","Output":"    a_test.go:1: counted: 7 loaves\n"}` + "\n" + `{"Action":"pass","Package":"a","Test":"TestA"}`, false, true, "a.TestA: 7 loaves"},
 		"not of go test":  {pass + "weather\n", false, true, "weather"},
 		"package's words": {pass + `{"Action":"output","Package":"a","Output":"panic: lost\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "panic: lost"},
+		"no end":          {`{"Action":"output","Package":"a","Test":"TestB","Output":"panic: lost\n"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false, "\n\nfailed: a.TestB\n    panic: lost\n"},
 		"told again": {`{"Action":"output","Package":"a","Test":"TestB/c","Output":"    a_test.go:1: no bread\n"}` + "\n" + `{"Action":"fail","Package":"a","Test":"TestB/c"}` + "\n" + `{"Action":"fail","Package":"a","Test":"TestB"}` + "\n" + `{"Action":"fail","Package":"a"}`, false, false,
 			"\n\nfailed: a.TestB/c\n        a_test.go:1: no bread\n\npackages that failed: a\n"},
 	} {
@@ -61,6 +62,7 @@ func TestUnsteady(t *testing.T) {
 		"a race":             {fail("TestB", "WARNING: DATA RACE") + broken, "map[]"},
 		"a panic":            {fail("TestB", "panic: lost") + broken, "map[]"},
 		"it took too long":   {fail("TestB", "panic: test timed out after 40m0s") + broken, "map[]"},
+		"it has no end":      {`{"Action":"output","Package":"a","Test":"TestB","Output":"fatal error: lost\\n"}` + "\n" + broken, "map[]"},
 		"does not build":     {broken, "map[]"},
 		"another one, too":   {fail("TestB", "") + broken + `{"Action":"fail","Package":"b"}` + "\n", "map[]"},
 		"nothing has failed": {"", "map[]"},

@@ -147,11 +147,16 @@ func (a *attack) statx(p string) int {
 }
 
 // writable makes a file and moves it to another directory, as every tool
-// does: Landlock without the right to refer refuses just that.
+// does: Landlock without the right to refer refuses just that. What attempts
+// have left that were broken off goes first: nobody else takes it away in what
+// is the sandbox's alone.
 func (a *attack) writable(p, name string) {
 	dir := path.Join(p, name)
 	file, moved := dir+triedFile, path.Join(dir, triedMoved)
 	what := "making, moving and removing files in " + p
+	a.unlink(file, 0)
+	a.unlink(moved, 0)
+	a.unlink(dir, unix.AT_REMOVEDIR)
 	a.must(a.mkdir(dir), what)
 	opened := a.open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	a.must(opened, what)

@@ -105,3 +105,23 @@ func TestABrokenOffCheckLeavesNothing(t *testing.T) {
 	}
 	check(t, b.Remove(soon(t)))
 }
+
+// TestACheckAfterABrokenOffOne: where only the sandbox can reach, the next
+// check takes away what is left.
+func TestACheckAfterABrokenOffOne(t *testing.T) {
+	w := newWorld(t)
+	spec := w.spec()
+	b := open(t, spec).(*box)
+	name := "/dev/shm/" + checkName(spec)
+	for _, half := range []string{"mkdir " + name, "mkdir " + name + "; >" + name + triedFile, "mkdir " + name + "; >" + name + "/" + triedMoved} {
+		if out, exit := sh(t, b, half); exit.Code != 0 {
+			t.Fatalf("%s: %s", half, out)
+		}
+		if _, err := b.Check(soon(t)); err != nil {
+			t.Errorf("after %s: %v", half, err)
+		}
+		if out, _ := sh(t, b, "ls -A /dev/shm"); out != "" {
+			t.Errorf("after %s: %s", half, out)
+		}
+	}
+}
