@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func TestRotationReachesRunningSessions(t *testing.T) {
 		}
 	}
 	write(oneKey)
-	l := &life{n: &Node{o: Options{Times: Times{Keys: time.Millisecond}}}, diary: newDiary(), client: newHub(nil, false)}
+	l := &life{n: &Node{o: Options{Times: Times{Keys: time.Millisecond}}, user: &user.User{HomeDir: t.TempDir()}}, diary: newDiary(), client: newHub(nil, false)}
 	l.keys = keys{ring: secrets.NewBook().Open("s"), kept: map[string]source.Reference{"KEY": {Kind: source.File, At: file}}}
 	defer l.keys.ring.Close()
 	standIn, err := l.keys.ring.Add(secrets.Secret{Name: "KEY", Value: secrets.NewValue([]byte(oneKey)), Binding: secrets.Binding{Hosts: []string{"x.example"}}})

@@ -84,8 +84,31 @@ func (w world) options(t *testing.T, e sandbox.Engine) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.Logger = slog.New(slog.NewTextHandler(saidUntilOver(t), nil))
 	return o
+}
+
+// saidUntilOver is a test's output, as long as there is one: a call that a node
+// has left behind, see bounded, may say something yet.
+func saidUntilOver(t *testing.T) io.Writer {
+	said := &untilOver{to: t.Output()}
+	t.Cleanup(func() {
+		said.mu.Lock()
+		defer said.mu.Unlock()
+		said.to = io.Discard
+	})
+	return said
+}
+
+type untilOver struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (o *untilOver) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.to.Write(p)
 }
 
 // noPage keeps nodes of tests from a place that they would all want.
