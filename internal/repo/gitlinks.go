@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -9,54 +10,109 @@ import (
 	"slices"
 )
 
+// A kind says what git has in a directory of its own.
+type kind uint8
+
+const (
+	written kind = iota // files and directories, at any depth
+	gitTop              // the top of a git directory
+	gitTops             // further git directories, at any depth
+	objects             // what is named by its content: of its directories only the named ones are written in place
+)
+
+// gitDirs are the directories below the top of a git directory that git writes
+// in: see gitrepository-layout(5). Not among them are hooks and info, which a
+// session cannot change and people link, and what is not git's own.
+var gitDirs = map[string]kind{
+	"NOTES_MERGE_WORKTREE": written, "logs": written, "lost-found": written, "modules": gitTops, "objects": objects, "rebase-apply": written,
+	"rebase-merge": written, "refs": written, "reftable": written, "rr-cache": written, "sequencer": written, "worktrees": gitTops,
+}
+
+// objectDirs are those of objects in which files have names of their own.
+var objectDirs = []string{"info", "pack"}
+
+// behindLinks are behind a link while a session lives, and no session can
+// change these.
+var behindLinks = []string{"config", "config.worktree"}
+
+// A gitDir is one of git's directories that is to be looked at.
+type gitDir struct {
+	path string
+	kind kind
+}
+
 // links finds symbolic links where git has files that it writes in place, or
-// replaces where a link leads: at the top of a git directory, and all of its
-// logs. Git on the host would write the target, whatever it is. Those of
-// configurations are not among them: a session cannot change these. It reports
-// whether it saw everything.
-func (r Repository) links(ctx context.Context, limit int) (found []string, complete bool) {
-	complete = true
-	var queue []string
-	for _, git := range append([]string{r.GitDir}, r.Tree.Nested...) {
-		if git != "" {
-			queue = append(queue, git, filepath.Join(git, "logs"))
-		}
-	}
-	if r.CommonDir != r.GitDir && r.CommonDir != "" {
-		queue = append(queue, filepath.Join(r.CommonDir, "logs"))
-	}
-	tops := len(queue)
+// replaces where a link leads, and directories that it makes files in: git on
+// the host would write there, whatever it is. What is nearest to a top comes
+// first. unseen is the first directory that was not looked at because of the
+// limit, the end of ctx, or its rights; "" where all were.
+func (r Repository) links(ctx context.Context, limit int) (found []string, unseen string) {
+	queue := r.gitDirs()
 	for i := 0; i < len(queue); i++ {
+		at := queue[i]
 		if ctx.Err() != nil {
-			return found, false
+			return found, cmp.Or(unseen, at.path)
 		}
-		dir := queue[i]
-		inLogs := i >= tops || filepath.Base(dir) == "logs"
-		entries, err := readSome(dir, limit)
-		if err != nil { // as at a link: it is named where it lies
-			complete = complete && (errors.Is(err, fs.ErrNotExist) || isLink(dir))
+		entries, err := readSome(at.path, limit)
+		if err != nil {
+			if unseen == "" && !errors.Is(err, fs.ErrNotExist) && isDir(at.path) { // a link is named where it lies
+				unseen = at.path
+			}
 			continue
 		}
 		limit -= len(entries)
+		at.kind = at.kind.of(entries)
 		for _, e := range entries {
-			path := filepath.Join(dir, e.Name())
-			switch {
-			case e.Type()&fs.ModeSymlink != 0 && (inLogs || !slices.Contains(behindLinks, e.Name())):
-				found = append(found, path)
-			case e.IsDir() && inLogs:
-				queue = append(queue, path)
+			switch below, ok := at.kind.below(e.Name()); {
+			case e.Type()&fs.ModeSymlink != 0 && !(at.kind == gitTop && slices.Contains(behindLinks, e.Name())):
+				found = append(found, filepath.Join(at.path, e.Name()))
+			case e.IsDir() && ok:
+				queue = append(queue, gitDir{filepath.Join(at.path, e.Name()), below})
 			}
 		}
 	}
-	return found, complete
+	return found, unseen
 }
 
-// behindLinks are behind a link while a session lives.
-var behindLinks = []string{"config", "config.worktree"}
+// gitDirs are where the search for links begins. Of what linked worktrees have
+// in common, all but the directories that commits are written to is read-only.
+func (r Repository) gitDirs() (tops []gitDir) {
+	for _, git := range append([]string{r.GitDir}, r.Tree.Nested...) {
+		if git != "" {
+			tops = append(tops, gitDir{git, gitTop})
+		}
+	}
+	if r.CommonDir != r.GitDir && r.CommonDir != "" {
+		for _, name := range []string{"logs", "objects", "refs", "reftable"} {
+			tops = append(tops, gitDir{filepath.Join(r.CommonDir, name), gitDirs[name]})
+		}
+	}
+	return tops
+}
 
-func isLink(path string) bool {
+// of is what a directory is once it is known what lies in it.
+func (k kind) of(entries []fs.DirEntry) kind {
+	if k == gitTops && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "HEAD" && !e.IsDir() }) {
+		return gitTop
+	}
+	return k
+}
+
+// below is what git has in a directory of that name, if it is to be looked at.
+func (k kind) below(name string) (kind, bool) {
+	switch k {
+	case gitTop:
+		below, ok := gitDirs[name]
+		return below, ok
+	case objects:
+		return written, slices.Contains(objectDirs, name)
+	}
+	return k, true
+}
+
+func isDir(path string) bool {
 	info, err := os.Lstat(path)
-	return err == nil && info.Mode()&fs.ModeSymlink != 0
+	return err == nil && info.IsDir()
 }
 
 // oldRemotes are files by which git knew remotes once, and still does where its

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// maxSurvey is how many directory entries are looked at after a session;
-	// maxTodo how many bytes of a rebase list are read.
+	// maxSurvey is how many directory entries are looked at after a session,
+	// maxLinks how many of git's own directories before them; maxTodo how many
+	// bytes of a rebase list are read.
 	maxSurvey = 200_000
+	maxLinks  = 100_000
 	maxTodo   = 1 << 20
 	// maxNamed is how many paths one sentence names.
 	maxNamed = 5
@@ -37,6 +39,7 @@ type Survey struct {
 	watched  map[string]string // files that tools obey or run, with what tells a change
 	named    []string          // what git's configuration names in the tree
 	links    []string          // links where git writes
+	unseen   string            // where the search for these ended, or ""
 	remotes  []string          // remotes that stand in no configuration
 }
 
@@ -63,13 +66,13 @@ func (r Repository) Before() Survey {
 }
 
 // After surveys the tree once its session has ended. It runs no git, follows
-// no link, and stops where ctx ends or after 200 000 files.
+// no link, and stops where ctx ends or after so many files.
 func (r Repository) After(ctx context.Context) Survey {
 	s := now()
+	s.links, s.unseen = r.links(ctx, maxLinks) // their times tell what is new
+	s.remotes = r.oldRemotes()
 	found, shut, complete := r.repositories(maxSurvey, ctx.Done())
-	links, all := r.links(ctx, maxSurvey)
-	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete && all
-	s.links, s.remotes = links, r.oldRemotes() // their times tell what is new
+	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete
 	r.surveyFiles(&s)
 	return s
 }
@@ -273,6 +276,9 @@ func (r Repository) Changes(before, after Survey) []string {
 	}
 	if names := r.newOf(after.remotes, before, after); len(names) > 0 {
 		out = append(out, "remotes that stand in no configuration: "+list(names)+": git push goes where they say, and runs hooks there; remove them")
+	}
+	if after.unseen != "" {
+		out = append(out, "git's own directory was not searched whole for links, through which git on the host would write elsewhere: the search ended at "+r.Short(after.unseen)+": find -type l shows them there")
 	}
 	if !after.complete {
 		out = append(out, "the tree is too large to be searched whole for new repositories")

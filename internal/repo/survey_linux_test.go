@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,10 @@ func TestH9_WhatNoMountHolds(t *testing.T) {
 			"echo y > .envrc; echo x > .mcp.json; cp .husky/pre-push .husky/pre-commit; echo x > .husky/notes; touch -r a .envrc", []string{"tools of the host: .envrc, .husky/pre-commit, .mcp.json"}},
 		{"links where git writes", "", "ln -sf /tmp/x .git/COMMIT_EDITMSG; rm .git/logs/HEAD; ln -s /tmp/y .git/logs/HEAD; ln -s /tmp/z .git/logs/refs/heads/z",
 			[]string{"links in git's own directory: .git/COMMIT_EDITMSG, .git/logs/HEAD, .git/logs/refs/heads/z:"}},
+		{"links below them", "git init -q sub; mkdir -p .git/modules/lib/x; cp -r sub/.git/. .git/modules/lib/x",
+			"for d in refs/heads rebase-merge rebase-apply/deep sequencer objects objects/pack objects/info/commit-graphs modules/lib/x/logs modules/lib/x/objects/pack rr-cache/a; do mkdir -p .git/$d; ln -s /tmp/x .git/$d/l; done",
+			[]string{"own directory: .git/objects/l, .git/rebase-merge/l, .git/sequencer/l, .git/objects/pack/l, .git/rebase-apply/deep/l and 5 more:"}},
+		{"links where git does not write", "mkdir .git/modules; git init -q --separate-git-dir=$PWD/.git/modules/m m", "mkdir -p .git/objects/aa .git/other; ln -s x .git/objects/aa/l; ln -s x .git/other/l; ln -s x .git/hooks/l; ln -s x .git/info/l; ln -s x .git/modules/m/hooks/l; ln -sf x .git/modules/m/config", nil},
 		{"all logs are a link", "", "mv .git/logs .git/x; ln -s x .git/logs", []string{"own directory: .git/logs:"}},
 		{"old remotes", "", "mkdir -p .git/remotes .git/branches; echo 'URL: /tmp' > .git/remotes/origin; echo /tmp > .git/branches/b",
 			[]string{"no configuration: .git/remotes/origin, .git/branches/b:"}},
@@ -104,6 +109,58 @@ func TestOldLinksAreNotNamed(t *testing.T) {
 	after.at = after.at.Add(-time.Hour)
 	if got := r.Changes(before, after); len(got) != 2 {
 		t.Errorf("where the clock was set back: %q", got)
+	}
+}
+
+// TestLinksBehindTheLimit: a search that ends early says where, and what is
+// nearest to the top was looked at.
+func TestLinksBehindTheLimit(t *testing.T) {
+	top := t.TempDir()
+	r := Repository{Top: top, GitDir: filepath.Join(top, ".git"), CommonDir: filepath.Join(top, ".git")}
+	heads := filepath.Join(r.GitDir, "refs/heads")
+	if err := errors.Join(os.MkdirAll(heads, 0o755), os.Symlink("x", filepath.Join(r.GitDir, "index"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if err := os.Symlink("x", filepath.Join(heads, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, unseen := r.links(t.Context(), 6)
+	if len(found) != 1 || unseen != heads {
+		t.Errorf("found %q, ended at %q", found, unseen)
+	}
+	if found, unseen = r.links(t.Context(), 7); len(found) != 5 || unseen != "" {
+		t.Errorf("with room for all: %q, ended at %q", found, unseen)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	got := r.Changes(r.Before(), r.After(ended))
+	if want := "the search ended at .git: find -type l shows them there"; len(got) != 2 || !strings.HasSuffix(got[0], want) {
+		t.Errorf("a search without time says %q", got)
+	}
+}
+
+// TestLinksOfALinkedWorktree: of the directory that worktrees have in common
+// that is looked at which a session may write to.
+func TestLinksOfALinkedWorktree(t *testing.T) {
+	top := t.TempDir()
+	common := filepath.Join(top, "main/.git")
+	r := Repository{Top: filepath.Join(top, "wt"), CommonDir: common, GitDir: filepath.Join(common, "worktrees/wt")}
+	var want []string
+	for _, dir := range []string{"worktrees/wt/rebase-merge", "logs/refs", "objects/info", "refs/heads"} {
+		link := filepath.Join(common, dir, "l")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("x", link)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, link)
+	}
+	if err := os.Symlink("x", filepath.Join(common, "read-only")); err != nil {
+		t.Fatal(err)
+	}
+	found, unseen := r.links(t.Context(), maxLinks)
+	if slices.Sort(found); !slices.Equal(found, slices.Sorted(slices.Values(want))) || unseen != "" {
+		t.Errorf("found %q, ended at %q", found, unseen)
 	}
 }
 
