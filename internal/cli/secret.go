@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,7 +55,8 @@ Authorization (as bearer, token, or basic password), X-Api-Key and
 X-Goog-Api-Key. A command is run by /bin/sh, and finds programs in the node's PATH
 without those directories that lie in a repository: a session could write there.
 Requests that have to be signed with a key, as AWS wants it,
-cannot be made with a stand-in.`,
+cannot be made with a stand-in: make them outside of the session, or give the
+session keys of few rights and a short life with --env, which are then inside.`,
 		Example: `  mojoup-node secret set ANTHROPIC_API_KEY --host api.anthropic.com <key
   mojoup-node secret set GITHUB_TOKEN --host github.com --host api.github.com --command 'gh auth token'
   mojoup-node secret set MAPS_KEY --host maps.x.example --query key --path '/maps/api/**' --file ~/.maps-key`,
@@ -79,18 +79,12 @@ cannot be made with a stand-in.`,
 	return cmd
 }
 
-// signs reports whether a key of that name is never sent, but used to sign what is.
-// That is out of scope, and no binding would help.
-func signs(name string) bool {
-	return slices.Contains([]string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}, name)
-}
-
 func setSecret(ctx context.Context, p Process, o secretOptions) error {
 	if err := outside(p); err != nil {
 		return err
 	}
-	if signs(o.req.Name) {
-		talk{w: p.Stderr}.line("%s signs requests, which a stand-in cannot do: what a session sends with it will not be taken", o.req.Name)
+	if secrets.Signs(o.req.Name) {
+		talk{w: p.Stderr}.line("%s signs requests, which a stand-in cannot do: what a session sends with it will not be taken; for what needs a signature, %s", o.req.Name, secrets.SigningHelp)
 	}
 	req, err := o.request()
 	if err != nil {

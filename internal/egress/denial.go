@@ -42,6 +42,10 @@ func denialTextFor(v Verdict, question string) string {
 		fmt.Fprintf(&b, "  layer    %s\n", v.Layer)
 	}
 	fmt.Fprintf(&b, "  id       %s\n\n", v.ID)
+	if v.Signed {
+		fmt.Fprintf(&b, "Requests that are signed with a key (AWS) cannot be made with what stands for the key in a session, wherever they go. Tell the person you work for. They can\n  %s\n", secrets.SigningHelp)
+		return b.String()
+	}
 	if v.Misused != "" {
 		fmt.Fprintf(&b, "A key is meant for one service only. Do not send it elsewhere. The person you work for can look at\n  %s\n", secrets.ListedBy(v.Misused))
 		if !strings.HasPrefix(v.Misused, secrets.SignIn) {

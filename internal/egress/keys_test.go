@@ -164,6 +164,7 @@ func TestT3_StandInsAreRefusedAndReported(t *testing.T) {
 		"another host, in its URL":  {"https://read.example/?x=" + standIn, "", "", "goes to api.x.example only"},
 		"a host that is denied":     {"https://denied.example/", "X-Api-Key", standIn, "goes to api.x.example only"},
 		"another header":            {"https://api.x.example/", "Referer", standIn, "elsewhere there"},
+		"a signature":               {"https://api.x.example/", "Authorization", "AWS4-HMAC-SHA256 Credential=" + standIn + "/20260101/x/s3/aws4_request", "in a request that is signed as AWS wants it, and a stand-in cannot sign"},
 		"plain HTTP":                {"http://api.x.example/", "X-Api-Key", standIn, "never goes over plain HTTP"},
 	} {
 		before := len(w.recorded())
@@ -179,6 +180,9 @@ func TestT3_StandInsAreRefusedAndReported(t *testing.T) {
 		res.Body.Close()
 		if res.StatusCode != 403 || !strings.Contains(string(body), tt.want) || strings.Contains(string(body), standIn) {
 			t.Errorf("%s: %d %s", name, res.StatusCode, body)
+		}
+		if signed := name == "a signature"; strings.Contains(string(body), "make it outside of the session") != signed || strings.Contains(string(body), "secret set") == signed {
+			t.Errorf("%s: advised %s", name, body)
 		}
 		reported := false
 		for _, v := range w.recorded()[before:] {

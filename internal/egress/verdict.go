@@ -41,6 +41,8 @@ type Verdict struct {
 	// Misused names the secret whose stand-in stood where its key may not go,
 	// whatever else the policy says to the request.
 	Misused string
+	// Signed says that it is a request that no stand-in can sign.
+	Signed bool
 	// BytesUp and BytesDown are those of a tunnel that has ended: only
 	// Session.Ended sees them.
 	BytesUp, BytesDown int64
@@ -120,7 +122,7 @@ func (p *pending) misuse(m *secrets.Misuse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.recorded {
-		p.v.Misused = cut(m.Secret, maxReason)
+		p.v.Misused, p.v.Signed = cut(m.Secret, maxReason), m.Signed
 		p.v.Reason = cut(m.Reason+"; and "+p.v.Reason, maxReason)
 	}
 }
@@ -129,7 +131,7 @@ func (p *pending) misuse(m *secrets.Misuse) {
 func (p *pending) misused(m *secrets.Misuse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.v.Misused = cut(m.Secret, maxReason)
+	p.v.Misused, p.v.Signed = cut(m.Secret, maxReason), m.Signed
 }
 
 // deny records a denial for a reason of the proxy's own and returns it.

@@ -66,6 +66,9 @@ func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, logins 
 		}
 		l.keys.keep(name.of, entry.Source, true)
 		env = append(env, name.of+"="+standIn)
+		if secrets.Signs(name.of) {
+			p.notices = append(p.notices, fmt.Sprintf("%s signs requests, which its stand-in cannot do: for what needs a signature, %s", name.of, secrets.SigningHelp))
+		}
 		for _, host := range entry.Binding.Passwords() {
 			logins = append(logins, plan.Login{Host: host, Password: standIn})
 		}

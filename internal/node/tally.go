@@ -33,7 +33,11 @@ func (t *tally) see(v egress.Verdict) {
 	if v.Failure != "" {
 		t.add("allowed and came to nothing: " + strings.TrimSuffix(v.Failure, "."))
 	}
-	if v.Misused != "" {
+	switch {
+	case v.Misused == "":
+	case v.Signed:
+		t.add("refused: a request signed as AWS wants it, which the stand-in of " + v.Misused + " cannot sign: " + secrets.SigningHelp)
+	default:
 		t.add("refused: the stand-in of " + v.Misused + " where its key may not go (`" + secrets.ListedBy(v.Misused) + "` says where it may)")
 	}
 }

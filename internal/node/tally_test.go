@@ -20,9 +20,12 @@ func TestEndSaysWhatCameToNothing(t *testing.T) {
 	some.see(egress.Verdict{Allowed: true, Failure: "a.example refused the connection."})
 	some.see(egress.Verdict{Misused: "KEY"})
 	some.see(egress.Verdict{Misused: "KEY"})
+	some.see(egress.Verdict{Misused: "ID", Signed: true})
 	want := []string{
 		"refused: the stand-in of KEY where its key may not go (`mojoup-node secret list` says where it may) (2 times)",
 		"allowed and came to nothing: a.example refused the connection",
+		"refused: a request signed as AWS wants it, which the stand-in of ID cannot sign: " +
+			"make it outside of the session, or give the session keys of few rights and a short life with --env, which are then really inside",
 	}
 	if diff := cmp.Diff(want, some.lines("x")); diff != "" {
 		t.Error(diff)

@@ -32,6 +32,9 @@ type Misuse struct {
 	// Reason is one sentence for people, lower case, without a full stop. It
 	// holds neither key nor stand-in.
 	Reason string
+	// Signed says that the request is signed as AWS wants it: there is no place in
+	// one where a stand-in would help.
+	Signed bool
 }
 
 // SignIn begins the names of tokens that come from a person's sign-in to a tool.
@@ -253,6 +256,8 @@ func (l *looker) blame(i *issued, in string) {
 		l.misuse = &Misuse{Secret: i.name, Reason: fmt.Sprintf(format, a...)}
 	}
 	switch {
+	case i.ring == l.ring && h != nil && h.withdrawn == "" && !l.state.closed && l.req.signed():
+		l.misplaced(h, in)
 	case i.ring == l.ring && h != nil && h.withdrawn != "" && i.own:
 		say("%s holds a token of %s", in, withdrawn(h))
 	case i.ring == l.ring && h != nil && h.withdrawn != "":
@@ -276,10 +281,41 @@ func (l *looker) blame(i *issued, in string) {
 
 // misplaced is about a stand-in at the right host in the wrong place.
 func (l *looker) misplaced(h *held, in string) {
-	if l.misuse == nil {
+	switch {
+	case l.misuse != nil:
+	case l.req.signed():
+		l.misuse = &Misuse{Secret: h.name, Signed: true, Reason: fmt.Sprintf("%s holds the stand-in of %s in a request that is signed as AWS wants it, and a stand-in cannot sign", in, h.name)}
+	default:
 		l.misuse = &Misuse{Secret: h.name, Reason: fmt.Sprintf("%s holds the stand-in of %s, whose key goes elsewhere there: %s", in, h.name, h.bound.wherePlaces())}
 	}
 }
+
+// signed reports whether a request is signed with a key instead of taking it
+// along, in the ways of AWS and of what speaks like it: in the header
+// Authorization, versions 4 and 2, or in the query.
+func (r *Request) signed() bool {
+	for _, v := range r.Header["Authorization"] {
+		if strings.HasPrefix(v, "AWS4-") || strings.HasPrefix(v, "AWS ") {
+			return true
+		}
+	}
+	for pair := range strings.SplitSeq(r.Query, "&") {
+		switch name, _, _ := strings.Cut(pair, "="); name {
+		case "X-Amz-Credential", "X-Amz-Signature", "AWSAccessKeyId":
+			return true
+		}
+	}
+	return false
+}
+
+// Signs reports whether a key of that name is never sent, but used to sign what
+// is, or goes together with one that is. No binding would help.
+func Signs(name string) bool {
+	return slices.Contains([]string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}, name)
+}
+
+// SigningHelp is what can be done where a request has to be signed.
+const SigningHelp = "make it outside of the session, or give the session keys of few rights and a short life with --env, which are then really inside"
 
 // shown keeps a name that somebody sent short and printable.
 func shown(s string) string { return fmt.Sprintf("%.40q", s) }

@@ -246,6 +246,32 @@ func TestT3_StandInsAreWorthNothingElsewhere(t *testing.T) {
 	if swap, misuse := r.Look(ok()); misuse != nil || swap == nil {
 		t.Error("the good one is refused")
 	}
+	// What is signed is told so, wherever it goes; what only looks like it is not.
+	for name, tt := range map[string]struct {
+		change func(*Request)
+		signed bool
+	}{
+		"version 4": {func(q *Request) {
+			q.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+s+"/20260101/x/s3/aws4_request, SignedHeaders=host, Signature=0a")
+		}, true},
+		"its token": {func(q *Request) {
+			q.Header = http.Header{"Authorization": {"AWS4-ECDSA-P256-SHA256 Credential=A"}, "X-Amz-Security-Token": {s}}
+		}, true},
+		"version 2":            {func(q *Request) { q.Header.Set("Authorization", "AWS "+s+":0a=") }, true},
+		"a URL":                {func(q *Request) { q.Header, q.Query = nil, "X-Amz-Credential="+s+"%2F20260101&X-Amz-Signature=0a" }, true},
+		"a URL of version 2":   {func(q *Request) { q.Header, q.Query = nil, "Signature=0a&AWSAccessKeyId="+s }, true},
+		"another host":         {func(q *Request) { q.Host = "s3.x.example"; q.Header.Set("Authorization", "AWS "+s+":0a=") }, true},
+		"plain HTTP":           {func(q *Request) { q.TLS = false; q.Header.Set("Authorization", "AWS "+s+":0a=") }, true},
+		"of another session":   {func(q *Request) { q.Header.Set("Authorization", "AWS "+foreign+":0a=") }, false},
+		"a word like a scheme": {func(q *Request) { q.Header.Set("Authorization", "AWSOME "+s) }, false},
+	} {
+		q := ok()
+		tt.change(&q)
+		_, misuse := r.Look(q)
+		if misuse == nil || misuse.Signed != tt.signed || strings.Contains(misuse.Reason, "a stand-in cannot sign") != tt.signed {
+			t.Errorf("signed, %s: %+v", name, misuse)
+		}
+	}
 	// What has the shape of a stand-in and is none is the caller's own.
 	own, _ := NewStandIn(value(canary))
 	q := ok()
