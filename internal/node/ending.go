@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,12 +151,14 @@ func (l *life) finish(ctx context.Context, code int, err, left error) api.Ended 
 		l.n.remember(row)
 	}
 	l.row = row
-	l.publish()
-	end.Notices = append(end.Notices, l.refusals...)
-	end.Notices = append(end.Notices, l.tally.lines(l.id)...)
+	more := l.tally.lines(l.id)
 	if line := deniedLine(row); line != "" {
-		end.Notices = append(end.Notices, line)
+		more = append(more, line)
 	}
+	// The log has the refused calls already, each when it happened.
+	l.diary.close(slices.Concat(end.Notices, more))
+	l.publish()
+	end.Notices = slices.Concat(end.Notices, l.refusals, more)
 	return end
 }
 

@@ -33,9 +33,26 @@ func (d *diary) note(kind, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.events) < most || kind == api.EventState {
-		d.events = append(d.events, api.Event{Time: time.Now(), Kind: kind, Text: text})
+		d.addLocked(kind, text)
 	}
 	d.tellLocked()
+}
+
+// close notes what the client is told at the end, also in a full diary: there
+// are few such lines, and warnings are among them.
+func (d *diary) close(lines []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, line := range lines {
+		if line != "" {
+			d.addLocked(api.EventNotice, line)
+		}
+	}
+	d.tellLocked()
+}
+
+func (d *diary) addLocked(kind, text string) {
+	d.events = append(d.events, api.Event{Time: time.Now(), Kind: kind, Text: text})
 }
 
 // noteState notes each state once.
