@@ -41,14 +41,14 @@ lint: helper ## vet, formatting, module files, shell scripts, lengths, what is b
 fmt: ## format the Go files
 	gofmt -w cmd internal pkg
 
-generate: helper ## write anew what is made from the code: docs/cli.md, docs/settings.md, docs/policy.schema.json
-	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden|UpToDate' -update
+generate: helper ## write anew what is made from the code: docs/cli.md, docs/settings.md, docs/policy.schema.json, the keys in docs/tools.md
+	$(GO) test ./internal/cli ./internal/config ./pkg/policy ./pkg/secrets/signin/profile -run 'TestDocs|TestSchema|Golden|UpToDate' -update
 
 proto: ## write anew the Go files of pkg/sandbox/openshell/wire, with protoc and protoc-gen-go
 	@$(GO) test ./pkg/sandbox/openshell/wire -run TestGeneratedGoIsCurrent -update
 
 check-generated: ## fail where generate would change something
-	$(GO) test ./internal/cli ./internal/config ./pkg/policy -run 'TestDocs|TestSchema|Golden|UpToDate'
+	$(GO) test ./internal/cli ./internal/config ./pkg/policy ./pkg/secrets/signin/profile -run 'TestDocs|TestSchema|Golden|UpToDate'
 
 cross: ## show that the tree builds where sandboxes cannot run
 	GOOS=darwin CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/...

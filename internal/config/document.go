@@ -2,13 +2,14 @@ package config
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/mojoup/mojoup-node/pkg/tomlwords"
 )
 
 // A document is a file of settings with the place of everything in it.
@@ -64,14 +65,10 @@ func parseDocument(file string, text []byte) (*document, error) {
 	return d, nil
 }
 
-// syntax gives a parser's error its place.
+// syntax gives a parser's error its place, and says it in words.
 func (d *document) syntax(err error) error {
-	s := &SyntaxError{File: d.file, Line: 1, Column: 1, Reason: strings.TrimPrefix(err.Error(), "toml: ")}
-	var at *toml.DecodeError
-	if errors.As(err, &at) {
-		s.Line, s.Column = at.Position()
-	}
-	return s
+	m := tomlwords.Explain(d.text, err)
+	return &SyntaxError{File: d.file, Line: m.Line, Column: m.Column, Reason: m.Message, Advice: m.Hint}
 }
 
 // entries lists a key with its value, or those inside where the value is an

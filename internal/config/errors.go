@@ -94,6 +94,7 @@ type SyntaxError struct {
 	File         string
 	Line, Column int // from 1
 	Reason       string
+	Advice       string // what to write instead
 }
 
 func (e *SyntaxError) Error() string {
@@ -108,7 +109,10 @@ func (e *SyntaxError) Exit() int { return exitUnknown }
 
 // Hint says what to do.
 func (e *SyntaxError) Hint() string {
-	return "mend that line, or move the file away; nothing was changed"
+	if e.Advice == "" {
+		return "mend that line, or move the file away; nothing was changed"
+	}
+	return e.Advice
 }
 
 // A FileError says that the file of settings cannot be read or written.

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/mojoup/mojoup-node/pkg/tomlwords"
 )
 
 // MaxSize bounds a profile's text, in bytes.
@@ -82,7 +85,7 @@ func Parse(file string, text []byte) (*Profile, error) {
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(p); err != nil {
-		c.syntax(err)
+		c.syntax(text, err)
 		return nil, c.orNil()
 	}
 	c.lines = index(text)
@@ -123,28 +126,35 @@ func (c *checker) line(key string) int {
 	return 0
 }
 
-// syntax tells what the reader of TOML found.
-func (c *checker) syntax(err error) {
-	var unknown *toml.StrictMissingError
-	var wrong *toml.DecodeError
-	at := func(d *toml.DecodeError, message, hint string) {
-		line, _ := d.Position()
-		c.problems = append(c.problems, Problem{File: c.file, Line: line, Key: strings.Join(d.Key(), "."), Message: message, Hint: hint})
+// syntax tells what the reader of TOML found: what is no TOML, a key that there
+// is not, or a value of another type.
+func (c *checker) syntax(text []byte, err error) {
+	add := func(line int, key, message, hint string) {
+		c.problems = append(c.problems, Problem{File: c.file, Line: line, Key: printable(key), Message: printable(message), Hint: hint})
 	}
-	switch {
-	case errors.As(err, &unknown):
+	var any map[string]any
+	if wrong := toml.Unmarshal(text, &any); wrong != nil {
+		m := tomlwords.Explain(text, wrong)
+		add(m.Line, "", m.Message, m.Hint)
+		return
+	}
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		for i := range unknown.Errors {
 			d := &unknown.Errors[i]
-			at(d, "there is no such key", "docs/tools.md lists them, and for [signin] `mojoup-node tool show claude`")
+			line, _ := d.Position()
+			key := strings.Join(d.Key(), ".")
+			add(line, key, "there is no such key", "here: "+strings.Join(siblings(key), ", ")+"; docs/tools.md says what each means")
 		}
-	case errors.As(err, &wrong):
-		at(wrong, strings.TrimPrefix(wrong.Error(), "toml: "), "")
-	default:
-		c.problem("", "", "%s", strings.TrimPrefix(err.Error(), "toml: "))
+		return
 	}
-	for i := range c.problems {
-		c.problems[i].Key, c.problems[i].Message = printable(c.problems[i].Key), printable(c.problems[i].Message)
+	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, _ := wrong.Position()
+		key := strings.Join(wrong.Key(), ".")
+		message, hint := wants(key)
+		add(line, key, cmp.Or(message, strings.TrimPrefix(wrong.Error(), "toml: ")), hint)
+		return
 	}
+	add(0, "", strings.TrimPrefix(err.Error(), "toml: "), "")
 }
 
 // printable keeps what somebody wrote from drawing on a terminal.
