@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -53,11 +54,16 @@ func ableDocker(ctx context.Context, e capability.Engine) capability.Report {
 // gateway is the real one that MOJOUP_TEST_GATEWAY names, else a double.
 func gateway(t *testing.T) enginetest.Place {
 	t.Helper()
+	asRoot(t)
+	return enginetest.Somewhere(t)
+}
+
+func asRoot(t *testing.T) {
+	t.Helper()
 	kerneltest.Long(t)
 	if os.Getuid() != 0 {
 		t.Skip("wanted root, who can speak to Docker and act for another user")
 	}
-	return enginetest.Somewhere(t)
 }
 
 // at makes the world of a node whose sessions run at a gateway.
@@ -106,7 +112,7 @@ func TestT9_KilledAtEveryStep_Docker(t *testing.T) {
 	if os.Getenv("MOJOUP_SOAK") != "" {
 		at = life
 	}
-	seed := w.paths.State
+	seed, networks := w.paths.State, enginetest.Networks(t)
 	over := slices.Index(life, "before moving session ID to stopping #1")
 	var runs atomic.Int32
 	t.Run("all", func(t *testing.T) {
@@ -131,6 +137,7 @@ func TestT9_KilledAtEveryStep_Docker(t *testing.T) {
 			})
 		}
 	})
+	wantNoNew(t, networks) // B60: nor do the dead leave one
 	t.Logf("counted: %d deaths of a node on engine docker, of %d steps", runs.Load(), len(life))
 }
 
@@ -233,9 +240,7 @@ func TestB57_FiftyAtOnce(t *testing.T) {
 	if n := len(r.living()); n != many {
 		t.Errorf("%d live together", n)
 	}
-	if made := slices.DeleteFunc(enginetest.Networks(t), func(n string) bool { return slices.Contains(networks, n) }); len(made) > 0 {
-		t.Errorf("they have networks: %q", made)
-	}
+	wantNoNew(t, networks)
 	for i, word := range words {
 		_, err := fmt.Fprintln(word, i)
 		must(t, err)
@@ -253,6 +258,44 @@ func TestB57_FiftyAtOnce(t *testing.T) {
 	r.quiet(t)
 	w.cleanBehind(t, r, engine, before)
 	w.noneAtGateway(t, engine)
+}
+
+// TestB60_NoRangeOfAddresses: where Docker has no range of addresses for one more
+// network, the session is refused in one sentence that says what to do, and the
+// only slot is free for the next one.
+func TestB60_NoRangeOfAddresses(t *testing.T) {
+	asRoot(t)
+	var full atomic.Bool
+	full.Store(true)
+	d := enginetest.Start(t, enginetest.Options{Faults: enginetest.Faults{Network: func() error {
+		if !full.Load() {
+			return nil
+		}
+		return errors.New("Docker responded with status code 404: could not find an available, non-overlapping IPv4 address pool among the defaults to assign to the network")
+	}}})
+	w, engine := newWorld(t).at(t, d)
+	must(t, os.WriteFile(w.paths.Config, []byte("node.sandbox.max_sessions = 1\n"), 0o600))
+	before, networks := tree(t, w.repo), enginetest.Networks(t)
+	r := w.serve(t, w.options(t, engine))
+	for range 2 { // the second one finds a free slot, too
+		end, err := w.limited(t, r.client, "true").end(t)
+		if err != nil || end.Problem == nil || !strings.Contains(end.Problem.Sentence, "Docker has no free range of addresses") ||
+			strings.ContainsAny(end.Problem.Sentence, "\n;") || !strings.Contains(end.Problem.Hint, "docker network prune") {
+			t.Errorf("it ended with %d, %+v, %v", end.Code, end.Problem, err)
+		}
+	}
+	full.Store(false)
+	w.cleanBehind(t, r, engine, before)
+	w.noneAtGateway(t, engine)
+	wantNoNew(t, networks)
+}
+
+// wantNoNew wants no network of Docker's beside those before.
+func wantNoNew(t *testing.T, networks []string) {
+	t.Helper()
+	if made := slices.DeleteFunc(enginetest.Networks(t), func(n string) bool { return slices.Contains(networks, n) }); len(made) > 0 {
+		t.Errorf("sessions have networks: %q", made)
+	}
 }
 
 // TestD29d_ADatabaseByItsName has a program that knows no proxy reach a database

@@ -59,6 +59,7 @@ const (
 	SourceMissing   Code = "source missing"        // as the gateway sees it
 	TargetReserved  Code = "target reserved"
 	ImageMissing    Code = "image missing" // cannot be pulled
+	NoNetwork       Code = "no network"    // Docker has none for it
 	ContainerFailed Code = "container failed"
 	NameTaken       Code = "name taken"
 	Uncertain       Code = "uncertain" // whether it was made is not known

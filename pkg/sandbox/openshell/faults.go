@@ -199,8 +199,12 @@ func (c *client) refusal(r Request, err error) error {
 // Compiled by who needs them: their counted repetitions take milliseconds,
 // which every command of this program would wait for.
 var (
-	quotedPath   = pattern(`'(/[^']{0,1000})'`)
-	missingPath  = pattern(`bind source path does not exist: ([^\n]{1,1000})`)
+	quotedPath  = pattern(`'(/[^']{0,1000})'`)
+	missingPath = pattern(`bind source path does not exist: ([^\n]{1,1000})`)
+	// Of Docker before and since release 27, each for a network that is to be made.
+	noRange      = pattern(`non-overlapping IPv4 address pool|address pools have been fully subnetted`)
+	noAddress    = pattern(`no available IPv4 addresses on this network`)
+	noNetwork    = pattern(`network (\S{1,100}) not found`)
 	imageTrouble = pattern(`(?i)no such image|pull access denied|manifest unknown|not found: manifest|failed to pull|repository does not exist|invalid reference format|image .{0,300}(is not present|not present locally)`)
 )
 
@@ -245,6 +249,14 @@ func (c *client) recognise(image, said string) *Error {
 		}
 		return &Error{Code: TargetReserved, Sentence: fmt.Sprintf("%s keeps %s for itself, so nothing can be mounted there", at, target),
 			Advice: "move the repository, or use an image with another working directory"}
+	case noRange().MatchString(said):
+		return &Error{Code: NoNetwork, Sentence: fmt.Sprintf("Docker has no free range of addresses for a network that %s wants", at),
+			Advice: "docker network prune takes away the networks that nobody uses; default-address-pools in /etc/docker/daemon.json makes room for more"}
+	case noAddress().MatchString(said):
+		return &Error{Code: NoNetwork, Sentence: fmt.Sprintf("Docker has no free address in the network of %s", at),
+			Advice: "end what is not needed: docker network inspect " + product.Network + " names what is in it"}
+	case noNetwork().MatchString(said):
+		return WithoutNetwork(word(noNetwork().FindStringSubmatch(said)[1]), nil)
 	case imageTrouble().MatchString(said):
 		return imageMissing(image, said)
 	case has("run_as_user"), has("uid 0"), has("UID 0"):
@@ -252,6 +264,13 @@ func (c *client) recognise(image, said string) *Error {
 			Advice: "sessions of root need the native engine: node.sandbox.engine native"}
 	}
 	return nil
+}
+
+// WithoutNetwork says that Docker does not have the network of a gateway's
+// sandboxes.
+func WithoutNetwork(name string, err error) *Error {
+	return &Error{Code: NoNetwork, Err: err, Sentence: fmt.Sprintf("Docker has no network %s, which the gateway of %s makes when it starts", name, product.Name),
+		Advice: "restart the gateway; where Docker has no free range of addresses for it, docker network prune takes away the networks that nobody uses"}
 }
 
 func imageMissing(image, said string) *Error {

@@ -159,5 +159,9 @@ func (e *Engine) bridge(ctx context.Context, g openshell.Gateway) (netip.Addr, e
 	if g.Generation == openshell.V01 {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
 	}
-	return e.o.Docker.Bridge(ctx, e.o.Network)
+	at, err := e.o.Docker.Bridge(ctx, e.o.Network)
+	if errors.Is(err, daemon.ErrNotFound) {
+		err = openshell.WithoutNetwork(e.o.Network, err)
+	}
+	return at, err
 }

@@ -367,6 +367,13 @@ func TestWayOutThatLeadsElsewhere(t *testing.T) {
 	w.clean(t, e, spec)
 }
 
+// noRange is what is said where Docker has no more networks to give.
+const noRange = "Docker has no free range of addresses for a network that the OpenShell gateway"
+
+func noNetwork(said string) gatewaytest.Options {
+	return gatewaytest.Options{Faults: gatewaytest.Faults{Network: func() error { return errors.New(said) }}}
+}
+
 // TestRefusalsAreSentences: each cause is named, and nothing is left running.
 func TestRefusalsAreSentences(t *testing.T) {
 	kerneltest.Long(t)
@@ -386,7 +393,12 @@ func TestRefusalsAreSentences(t *testing.T) {
 		"new, B61":     {gateway: gatewaytest.Options{Version: "0.2.0"}, says: "is version 0.2.0; this version of the node speaks to"},
 		"a colon":      {change: func(_ *Engine, s *sandbox.Spec) { s.Mounts[0].Source = "/usr:x" }, says: "no path with a colon"},
 		"reserved":     {change: func(_ *Engine, s *sandbox.Spec) { s.Mounts[0].Target = "/run/openshell" }, says: "keeps /run/openshell for itself"},
-		"other driver": {change: func(e *Engine, _ *sandbox.Spec) { e.o.Network = "no-such-network" }, says: "no-such-network"},
+		"other driver": {change: func(e *Engine, _ *sandbox.Spec) { e.o.Network = "no-such-network" }, says: "Docker has no network no-such-network, which the gateway of OpenShell makes when it starts"},
+		// Docker's own words: of 20.10, with two ranges in all, and of 28.
+		"full, B60":       {gateway: noNetwork("Docker responded with status code 404: could not find an available, non-overlapping IPv4 address pool among the defaults to assign to the network"), says: noRange},
+		"full in 28, B60": {gateway: noNetwork("Docker responded with status code 400: all predefined address pools have been fully subnetted"), says: noRange},
+		"no address, B60": {gateway: noNetwork("Docker responded with status code 403: no available IPv4 addresses on this network's address pools: openshell-docker (1f0c)"), says: "Docker has no free address in the network of"},
+		"pruned, B60":     {gateway: noNetwork("Docker responded with status code 404: network openshell-docker not found"), says: "Docker has no network openshell-docker, which the gateway of OpenShell makes when it starts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tt.gateway)

@@ -34,8 +34,12 @@ type Double struct {
 // Variables by which another process of the same test finds a double.
 const envConfig, envImage = "MOJOUP_TEST_DOUBLE", "MOJOUP_TEST_DOUBLE_IMAGE"
 
-// Options are what the operator of a double decides.
-type Options = gatewaytest.Options
+// Options are what the operator of a double decides, and Faults what goes wrong
+// there.
+type (
+	Options = gatewaytest.Options
+	Faults  = gatewaytest.Faults
+)
 
 // Generations are those of gateways that there are doubles of.
 var Generations = []string{gatewaytest.V00, gatewaytest.V01}

@@ -22,6 +22,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/gatewaytest/inside"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
@@ -36,6 +37,9 @@ type driver struct {
 	// be short.
 	dir     string
 	network sync.Mutex
+	// using is locked while this double needs the network, as are those of
+	// other doubles: of this test program or another.
+	using *os.File
 }
 
 // proxyAddress is where what runs finds the exit, as each generation says it.
@@ -141,6 +145,11 @@ func (d *driver) make(ctx context.Context, b *box) (reason string, err error) {
 			return "ContainerCreateFailed", err
 		}
 	}
+	if refused := d.g.o.Faults.Network; refused != nil {
+		if err := refused(); err != nil {
+			return "ContainerCreateFailed", fmt.Errorf("create docker sandbox container failed: %w", err)
+		}
+	}
 	shared := filepath.Join(d.dir, b.id[:8])
 	d.g.update(b, func() {
 		b.workdir, b.host, b.proxy = workdir, shared, "http://"+proxyAddress(d.g.o.Generation)
@@ -208,6 +217,44 @@ func (d *driver) fetch(ctx context.Context, b *box) error {
 		d.g.tell(b, "PullingLayer", "%s %s", p.ID, p.Status)
 	}
 	return lines.Err()
+}
+
+// join has the network there from the start, as a real gateway of 0.0.x does,
+// until the last double that needs it has gone.
+func (d *driver) join() error {
+	if d.g.o.Generation != V00 {
+		return nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(cache, "mojoup-test-double")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if d.using, err = os.OpenFile(filepath.Join(dir, "network"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(d.using.Fd()), unix.LOCK_SH); err != nil { // until another's removal is done
+		return err
+	}
+	_, err = d.bridge(d.g.ctx)
+	return err
+}
+
+// leave takes the network away where no other double needs it.
+func (d *driver) leave(ctx context.Context) {
+	if d.using == nil {
+		return
+	}
+	defer d.using.Close()
+	if unix.Flock(int(d.using.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	if n, err := d.docker.NetworkInspect(ctx, product.Network, network.InspectOptions{}); err == nil && n.Labels[Label] != "" {
+		d.docker.NetworkRemove(ctx, product.Network)
+	}
 }
 
 // bridge makes sure that the network of the product is there and answers the
@@ -296,8 +343,6 @@ func (d *driver) close() {
 	wait.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if n, err := d.docker.NetworkInspect(ctx, product.Network, network.InspectOptions{}); err == nil && n.Labels[Label] != "" {
-		d.docker.NetworkRemove(ctx, product.Network) // another double may need it still
-	}
+	d.leave(ctx)
 	d.docker.Close()
 }

@@ -97,6 +97,9 @@ func Start(t testing.TB, o Options) *Gateway {
 	g.driver = newDriver(t, g)
 	t.Cleanup(g.close)
 	g.listen("127.0.0.1:0")
+	if err := g.driver.join(); err != nil {
+		t.Fatal(err)
+	}
 	return g
 }
 
@@ -271,6 +274,11 @@ type Faults struct {
 	Answer func(ctx context.Context, method string, message any) any
 	// Exec is asked for what goes wrong with a command.
 	Exec func(command []string) ExecFault
+	// Network is asked for each sandbox, and its error is what Docker answers
+	// who wants a network for it. Really to fill the ranges that Docker has
+	// would take them from every other test at that Docker, and a Docker of a
+	// test's own has none of the images.
+	Network func() error
 	// Silent gateways tell a watch nothing.
 	Silent bool
 	// Stuck sandboxes never become ready, or never go.

@@ -188,8 +188,10 @@ func (a *Trial) Reach(ctx context.Context) error {
 	network, at := "none", netip.MustParseAddr("127.0.0.1")
 	if c.Gateway().Generation == openshell.V00 {
 		network = product.Network
-		if at, err = d.Bridge(ctx, network); err != nil {
-			return &sightError{"the gateway's network " + network + " is not there: " + err.Error(), "start the gateway, which makes it"}
+		if at, err = d.Bridge(ctx, network); errors.Is(err, daemon.ErrNotFound) {
+			return openshell.WithoutNetwork(network, err)
+		} else if err != nil {
+			return err
 		}
 	}
 	ln, err := net.Listen("tcp", net.JoinHostPort(at.String(), "0"))
