@@ -23,7 +23,7 @@ without a terminal can only be looked at, and Ctrl-C leaves it.
 Who takes the output too slowly has some of it skipped, which is said. The exit
 code is the session's own where it ends meanwhile, and 0 for who leaves.`,
 		Example: "  mojoup-node session attach 5f1c2e\n  mojoup-node session attach --read-only 5f1c2e",
-		Args:    exactly("a session id"),
+		Args:    withSessionID(exactly("a session id")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return attach(cmd.Context(), p, o, args[0], readOnly)
 		},

@@ -23,7 +23,7 @@ stdout; files that git does not track are named on stderr.
 
 A session may have written what git obeys, so git runs in a sandbox in which
 everything is read-only and which has no way out.`,
-		Args: exactly("a session id"),
+		Args: withSessionID(exactly("a session id")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return diff(cmd.Context(), p, args[0], stat)
 		},

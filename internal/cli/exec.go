@@ -28,12 +28,7 @@ session's own command is: the same files, the same way out, the same limits.
 Terminal, signals, window size and exit code pass through. It ends with its
 client, and with the session at the latest.`,
 		Example: "  mojoup-node session exec 5f1c2e -- git status\n  mojoup-node session exec 5f1c2e -- bash",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return exactly("a session id", "a command")(cmd, args)
-			}
-			return nil
-		},
+		Args:    withSessionID(atLeast("a session id", "a command")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := notBoth(cmd, "tty", "no-tty"); err != nil {
 				return err

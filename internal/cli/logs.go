@@ -32,7 +32,7 @@ replay.
 
 With --json there is one document, a list; with --follow as well, one document a
 line.`,
-		Args: exactly("a session id"),
+		Args: withSessionID(exactly("a session id")),
 		Example: `  mojoup-node session logs -f 5f1c2e
   mojoup-node session logs --terminal=cast 5f1c2e >session.cast && asciinema play session.cast`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,12 +17,7 @@ func newSessionPorts(p Process) *cobra.Command {
 those of its policy's "ports", and only when asked. A port that is taken here
 gets a free one instead. Without a port, list what may be and what is forwarded.`,
 		Example: "  mojoup-node session ports 5f1c2e 3000",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exactly("a session id")(cmd, args)
-			}
-			return nil
-		},
+		Args:    withSessionID(atLeast("a session id")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ports(cmd.Context(), p, args[0], args[1:], wantsJSON(cmd))
 		},

@@ -29,7 +29,8 @@ func newSessionList(p Process) *cobra.Command {
 		Short: "list the sessions that live, or those that ended",
 		Long: `List the sessions that live, or with --past those that ended. Where another
 command wants an id, the beginning of one will do, four characters at least, if
-no other session begins so.`,
+no other session begins so. A word that can be no id is wrong usage (exit code 2),
+as an empty one is.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := look(p)
@@ -117,7 +118,7 @@ func newSessionShow(p Process) *cobra.Command {
 thousand requests. Of each session the newest 20,000 requests are kept; the
 numbers of those allowed and denied count all. A request that was allowed and
 came to nothing says why.`,
-		Args: exactly("a session id"),
+		Args: withSessionID(exactly("a session id")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := look(p)
 			if err != nil {
@@ -228,11 +229,8 @@ func newSessionStop(p Process) *cobra.Command {
 		Long: `End sessions: SIGTERM first, everything after five seconds. It asks for the end and
 does not wait for it; "mojoup-node session logs -f ID" returns when it has come.
 Where one of several cannot be ended the others are, and the exit code is not 0.`,
-		Args: cobra.ArbitraryArgs,
+		Args: atLeast("a session id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exactly("a session id")(cmd, args)
-			}
 			h, err := look(p)
 			if err != nil {
 				return err
@@ -247,7 +245,10 @@ Where one of several cannot be ended the others are, and the exit code is not 0.
 func stopAll(ctx context.Context, c *client.Client, ids []string) error {
 	var first *fault.Fault
 	for _, id := range ids {
-		err := c.Stop(ctx, id)
+		err := checkSessionID(id)
+		if err == nil {
+			err = c.Stop(ctx, id)
+		}
 		if errors.Is(err, client.ErrNotRunning) {
 			return noNode(err) // of none of them
 		}
