@@ -98,7 +98,12 @@ const quarantineFor = 2 * time.Minute
 func (n *Node) inQuarantine(ctx context.Context, c console.Caller, repository string, commands [][]string, s console.Stream) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, quarantineFor)
 	defer cancel()
-	q, err := n.openQuarantine(ctx, c, repository)
+	at, err := n.seats.looking(ctx, s.Notice)
+	if err != nil {
+		return 0, err
+	}
+	defer at.leave()
+	q, err := n.openQuarantine(ctx, c, repository, at)
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +156,8 @@ type quarantine struct {
 	repository string
 }
 
-func (n *Node) openQuarantine(ctx context.Context, c console.Caller, repository string) (*quarantine, error) {
+// openQuarantine makes the sandbox of who has a seat.
+func (n *Node) openQuarantine(ctx context.Context, c console.Caller, repository string, _ *gitSeat) (*quarantine, error) {
 	spec, err := n.quarantineSpec(ctx, c, repository)
 	if err != nil {
 		return nil, err

@@ -47,15 +47,20 @@ func (l *life) forward(ctx context.Context, repository string, moves []egress.Mo
 	defer cancel()
 	proofs := make([]error, len(moves))
 	at, stores, err := l.n.objectStores(repository)
+	var q *quarantine
 	if err == nil {
-		var q *quarantine
-		if q, err = l.n.openQuarantine(ctx, l.caller, repository); err == nil {
-			defer q.close(ctx)
-			for i, m := range moves {
-				proofs[i] = q.leads(ctx, at, stores, m)
-			}
-			return proofs
+		var here *gitSeat
+		if here, err = l.n.seats.judging(ctx); err == nil {
+			defer here.leave()
+			q, err = l.n.openQuarantine(ctx, l.caller, repository, here)
 		}
+	}
+	if err == nil {
+		defer q.close(ctx)
+		for i, m := range moves {
+			proofs[i] = q.leads(ctx, at, stores, m)
+		}
+		return proofs
 	}
 	l.n.log.Warn("asking git about a push", "session", l.id, "err", err)
 	for i := range proofs {

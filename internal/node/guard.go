@@ -200,7 +200,7 @@ func (g *guard) end(ctx context.Context) history {
 		{surveyWithin, func(ctx context.Context) history {
 			return history{lines: g.tree.Changes(g.before, g.tree.After(ctx))}
 		}},
-		{historyWithin, g.asks.tell},
+		{seatWithin + historyWithin, g.asks.tell},
 	} {
 		soon, cancel := context.WithTimeout(ctx, look.within)
 		found, err := bounded(soon, g.l.n.o.Times.Patience, func() (history, error) { return look.at(soon), nil }, nil)

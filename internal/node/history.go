@@ -19,6 +19,9 @@ const (
 	// historyWithin bounds how long git may take over what a session left: the
 	// person waits for the last line.
 	historyWithin = 3 * time.Second
+	// seatWithin bounds how long a session that has ended waits before, where many
+	// end at once.
+	seatWithin = 30 * time.Second
 	// How many references that moved are looked at, and how many of those for
 	// where they led before; how many commits are named, and paths of each; how
 	// much git may say, in bytes.
@@ -74,7 +77,14 @@ func (h historian) tell(ctx context.Context) (out history) {
 }
 
 func (h historian) ask(ctx context.Context, moves []repo.Move, out *history) error {
-	q, err := h.n.openQuarantine(ctx, h.caller, h.tree.Top)
+	at, err := h.n.seats.ending(ctx)
+	if err != nil {
+		return err
+	}
+	defer at.leave()
+	ctx, cancel := context.WithTimeout(ctx, historyWithin)
+	defer cancel()
+	q, err := h.n.openQuarantine(ctx, h.caller, h.tree.Top, at)
 	if err != nil {
 		return err
 	}

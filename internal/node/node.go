@@ -115,6 +115,7 @@ type Node struct {
 	sockets    *hostsocket.Watcher
 	page       *page
 	door       Door
+	seats      seats
 	uid        int
 	user       *user.User
 	since      time.Time
@@ -166,7 +167,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		o: o, door: door, environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: keyOf(o.Boot, string(session.New())),
+		o: o, door: door, seats: newSeats(), environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: keyOf(o.Boot, string(session.New())),
 		records: make(chan recorded, 1024), written: make(chan struct{}), examined: make(chan struct{}),
 		live: map[session.ID]*life{}, claimed: map[string]session.ID{}, changed: make(chan struct{}), repaired: []string{},
 	}

@@ -1,0 +1,85 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+)
+
+const (
+	// maxQuestions is how many sandboxes for git alone live at once in one node,
+	// maxLooks how many of them for people who look, and maxPushes for pushes that
+	// are judged: however many of those sessions make, one that ends finds a seat.
+	maxQuestions = 6
+	maxLooks     = 2
+	maxPushes    = 2
+)
+
+// seats bound the sandboxes that git is asked in. These do not pass the door of
+// sessions: a push is judged while its session runs, and what a session left is
+// looked at before its slot is given back, so that on a full node each of them
+// would wait for a slot that it keeps from others. Nor do they wait for memory: by
+// then the memory of what has ended is free, and what is asked takes little and
+// not long. Who has a seat waits for nothing else that is bounded, so that each
+// seat becomes free again.
+type seats struct{ all, looks, pushes row }
+
+type row chan struct{}
+
+func newSeats() seats {
+	return seats{all: make(row, maxQuestions), looks: make(row, maxLooks), pushes: make(row, maxPushes)}
+}
+
+// A gitSeat is the right to one sandbox for git, until leave.
+type gitSeat struct {
+	rows []row
+	held int
+}
+
+// take waits for a seat in all of the rows, and tells once that it does. The one
+// that all share comes last: nobody keeps others from it while they wait.
+func take(ctx context.Context, tell func(), rows ...row) (*gitSeat, error) {
+	t := &gitSeat{rows: rows}
+	for _, free := range rows {
+		select {
+		case free <- struct{}{}:
+			t.held++
+			continue
+		default:
+		}
+		if tell != nil {
+			tell()
+			tell = nil
+		}
+		select {
+		case free <- struct{}{}:
+			t.held++
+		case <-ctx.Done():
+			t.leave()
+			return nil, fmt.Errorf("waiting for a sandbox for git: %w", context.Cause(ctx))
+		}
+	}
+	return t, nil
+}
+
+// leave gives the seat to the next one. Only the first call does anything.
+func (t *gitSeat) leave() {
+	for ; t.held > 0; t.held-- {
+		<-t.rows[t.held-1]
+	}
+}
+
+// looking takes a seat for somebody who looks.
+func (s seats) looking(ctx context.Context, notice func(string)) (*gitSeat, error) {
+	t, err := take(ctx, func() { notice("waiting: git is at work for others who look") }, s.looks, s.all)
+	if err != nil && ctx.Err() != nil {
+		return nil, fault.CannotRun("git was not asked: others who look kept it busy until %s was over", quarantineFor).
+			WithHint("try again, or use `git diff` yourself: what lies in the tree may have been written by the session")
+	}
+	return t, err
+}
+
+// judging takes a seat for a push, and ending for what a session has left.
+func (s seats) judging(ctx context.Context) (*gitSeat, error) { return take(ctx, nil, s.pushes, s.all) }
+func (s seats) ending(ctx context.Context) (*gitSeat, error)  { return take(ctx, nil, s.all) }
