@@ -3,14 +3,20 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/effective"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/internal/tools"
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 )
 
 func newPolicyCheck(p Process) *cobra.Command {
@@ -82,9 +88,10 @@ type checked struct {
 // a document that no session would take is not without mistakes.
 func checkPolicy(ctx context.Context, p Process, top, file string, source []byte) (checked, error) {
 	out := checked{File: file, Problems: []policy.Problem{}, Warnings: []policy.Warning{}, Notes: []string{}}
+	known, broken := signInsHere(p)
 	doc, err := policy.Parse(file, source)
 	if err == nil {
-		out.Warnings = append(out.Warnings, policy.Lint(doc)...)
+		out.Warnings = append(out.Warnings, policy.Lint(doc, toolsOf(known, broken)...)...)
 		var e *policy.Effective
 		layer := policy.Layer{Name: policy.LayerRepository, Source: file, Document: doc}
 		if e, err = effective.Compile(ctx, []policy.Layer{layer}, effective.Input{Find: finder(p, top)}); err == nil {
@@ -92,12 +99,65 @@ func checkPolicy(ctx context.Context, p Process, top, file string, source []byte
 				out.Notes = append(out.Notes, n.String())
 			}
 			out.Notes = append(out.Notes, effective.NotYet(e)...)
+			out.Notes = append(out.Notes, idleSignIns(file, doc, e, known, broken)...)
 		}
 	}
 	if wrong, ok := errors.AsType[*policy.Errors](err); ok {
 		out.Problems, err = wrong.Problems, nil
 	}
 	return out, err
+}
+
+// signInsHere are the sign-ins that a policy may name here, and the profiles that
+// cannot be used.
+func signInsHere(p Process) (known []signin.Tool, broken []tools.Tool) {
+	paths, err := config.FindPaths(p.Getenv, p.UID)
+	if err != nil {
+		return signin.Builtin(), nil
+	}
+	dirs := toolDirs(p, paths)
+	return dirs.SignIns(), dirs.Broken()
+}
+
+// toolsOf are the names of tools whose profiles are there.
+func toolsOf(known []signin.Tool, broken []tools.Tool) (names []string) {
+	for _, t := range known {
+		names = append(names, t.Name)
+	}
+	for _, t := range broken {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// idleSignIns are notes about the sign-ins of a policy that no session would get,
+// or could use: of those whose token may go nowhere a node says so at each start.
+func idleSignIns(file string, d *policy.Document, e *policy.Effective, known []signin.Tool, broken []tools.Tool) (notes []string) {
+	note := func(i int, format string, args ...any) {
+		at := d.At(fmt.Sprintf("signIns[%d]", i))
+		notes = append(notes, fmt.Sprintf("%s:%d:%d: %s", file, at.Line, at.Column, fmt.Sprintf(format, args...)))
+	}
+	for i, s := range d.SignIns {
+		if slices.Index(d.SignIns, s) != i {
+			continue // said already
+		}
+		name := strings.TrimSuffix(s, policy.OptionalSecret)
+		if at := slices.IndexFunc(broken, func(t tools.Tool) bool { return t.Name == name }); at >= 0 {
+			note(i, "no session starts with %s: %s", name, broken[at].Fault())
+			continue
+		}
+		named := signin.Named(known, name)
+		var idle []string
+		for _, t := range named {
+			if line := t.Idle(e.MayReach); line != "" {
+				idle = append(idle, line)
+			}
+		}
+		if len(named) > 0 && len(idle) == len(named) {
+			note(i, "%s: it is of use with --tool %s only, which brings its hosts along", idle[0], name)
+		}
+	}
+	return notes
 }
 
 func printChecked(pen pen, c checked) {

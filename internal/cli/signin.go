@@ -82,6 +82,8 @@ func printSignIns(p Process, all api.SignIns) {
 		switch {
 		case s.State == string(signin.None):
 			row[3] = "not signed in"
+		case s.State == api.SignInProfile:
+			row[3] = "not known: its profile cannot be used"
 		case s.State != stateFound:
 			row[3] = s.State
 		case !s.Expires.IsZero():

@@ -132,10 +132,9 @@ func printTools(pen pen, all []listedTool) {
 		if at == "" {
 			at = "not on PATH"
 		}
-		if t.Problem != "" {
-			at = "cannot be used: " + t.Problem
-		}
 		switch {
+		case t.Problem != "":
+			at, from = "", "cannot be used: "+t.Problem
 		case from == "":
 			from = "built in"
 		case t.Replaces:

@@ -165,11 +165,8 @@ func (l *life) reader() source.Reader {
 
 // unreachable says that a key can go nowhere, or is "".
 func unreachable(p *policy.Effective, e vault.Entry) string {
-	for _, h := range e.Binding.Hosts {
-		host, err := policy.NormalHost(h)
-		if err != nil || p.Decide(policy.Request{Host: host, Port: 443, TLS: true}).Allowed {
-			return "" // a pattern or a port: nobody can tell; or one that can be reached
-		}
+	if p.MayReach(e.Binding.Hosts) {
+		return ""
 	}
 	return fmt.Sprintf("the key of %s goes to %s only, which the policy does not allow", e.Name, strings.Join(e.Binding.Hosts, ", "))
 }

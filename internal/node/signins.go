@@ -51,7 +51,19 @@ func (n *Node) SignIns(ctx context.Context, c console.Caller, req api.SignInsReq
 		}
 		some, before = some || there, tool.Name
 	}
+	out.SignIns = append(out.SignIns, n.brokenProfiles(home)...)
 	return out, nil
+}
+
+// brokenProfiles are the tools of which nothing is known, each with why.
+func (n *Node) brokenProfiles(home string) (out []api.SignIn) {
+	for _, t := range tools.Dirs(n.o.Paths.Tools(home)).Broken() {
+		out = append(out, api.SignIn{
+			Tool: t.Name, State: api.SignInProfile, Mode: string(signin.Off), Hosts: []string{},
+			Sentence: "the profile of " + t.Name + " cannot be used: " + t.Fault(), Hint: t.Advice(),
+		})
+	}
+	return out
 }
 
 // signInTools are the sign-ins that the profiles know of, a person's own
@@ -322,10 +334,14 @@ func (l *life) findSignIns(ctx context.Context, p *prepared, name string, given 
 	home := l.n.home(l.req.Env)
 	named := signin.Named(l.n.signInTools(home), name)
 	if len(named) == 0 {
-		return nil, fault.CannotRun("the policy asks for the sign-in of %s, which this program does not know", name)
+		return nil, l.unknownSignIn(home, name)
 	}
 	mode := l.n.signInMode(named[0])
-	if mode == signin.Off || !policyWants(p.policy, name) && l.hasKey(name, slices.Concat(l.req.Env, given)) {
+	wants := policyWants(p.policy, name)
+	if mode == signin.Off && wants {
+		p.notices = append(p.notices, fmt.Sprintf("without the sign-in of %s, which the policy asks for: %s", named[0].Title, l.n.offBy(named[0])))
+	}
+	if mode == signin.Off || !wants && l.hasKey(name, slices.Concat(l.req.Env, given)) {
 		return nil, nil
 	}
 	w := l.n.signInWorld(home, l.req.SignIns)
@@ -350,6 +366,37 @@ func (l *life) findSignIns(ctx context.Context, p *prepared, name string, given 
 		return nil, none
 	}
 	return out, nil
+}
+
+// unknownSignIn says why nothing is known of a sign-in that the policy asks for.
+func (l *life) unknownSignIn(home, name string) error {
+	if l.n.o.Tools == nil {
+		dirs := tools.Dirs(l.n.o.Paths.Tools(home))
+		for _, t := range dirs.Broken() {
+			if t.Name == name {
+				return fault.CannotRun("the policy asks for the sign-in of %s, and its profile cannot be used: %s", name, t.Fault()).WithHint("%s", t.Advice())
+			}
+		}
+		if own, err := dirs.Find(name); err == nil {
+			return fault.CannotRun("the policy asks for the sign-in of %s, and its profile has no [signin]", name).
+				WithHint("take %s out of \"signIns\" of the policy, or say in %s where it keeps one", name, own.Source)
+		}
+	}
+	var known []string
+	for _, t := range l.n.signInTools(home) {
+		known = append(known, t.Name)
+	}
+	slices.Sort(known)
+	return fault.CannotRun("the policy asks for the sign-in of %s, which is no tool that is known here", name).
+		WithHint("those with a sign-in: %s; a profile of yours can add one, see `mojoup-node tool show --help`", strings.Join(slices.Compact(known), ", "))
+}
+
+// offBy says what switches a sign-in off.
+func (n *Node) offBy(tool signin.Tool) string {
+	if _, err := config.Lookup(config.SignInMode + tool.Name); err != nil {
+		return `its profile says default = "off"`
+	}
+	return config.SignInMode + tool.Name + " is off"
 }
 
 // findSignIn finds one, which is renewed first where it is about to expire.
@@ -442,11 +489,8 @@ func aboutLent(e *policy.Effective, some []*lent) (lines []string) {
 		if one.mode.RealInside() {
 			lines = append(lines, fmt.Sprintf("mode %s puts a real access token of %s (%s) inside", one.mode, tool.Title, tool.Service))
 		}
-		if !slices.ContainsFunc(tool.Binding.Hosts, func(h string) bool {
-			host, err := policy.NormalHost(h)
-			return err != nil || e.Decide(policy.Request{Host: host, Port: 443, TLS: true}).Allowed
-		}) {
-			lines = append(lines, fmt.Sprintf("the sign-in of %s (%s) goes to %s only, which the policy does not allow", tool.Title, tool.Service, strings.Join(tool.Binding.Hosts, ", ")))
+		if line := tool.Idle(e.MayReach); line != "" {
+			lines = append(lines, line)
 		}
 	}
 	return lines

@@ -58,6 +58,40 @@ type Tool struct {
 	Err     error
 }
 
+// Fault is in one line why the profile cannot be used, with file, line and key
+// where it says something wrong.
+func (t Tool) Fault() string {
+	wrong, ok := errors.AsType[*profile.Errors](t.Err)
+	if !ok {
+		return t.Err.Error()
+	}
+	first := wrong.Problems[0]
+	if n := len(wrong.Problems) - 1; n > 0 {
+		return fmt.Sprintf("%s (and %d more)", first, n)
+	}
+	return first.String()
+}
+
+// Advice is the next step for people.
+func (t Tool) Advice() string {
+	wrong, ok := errors.AsType[*profile.Errors](t.Err)
+	if h, hints := t.Err.(interface{ Hint() string }); hints && !ok {
+		return h.Hint()
+	}
+	if ok && len(wrong.Problems) == 1 && wrong.Problems[0].Hint != "" {
+		return wrong.Problems[0].Hint
+	}
+	return "`mojoup-node tool check " + t.File + "` names all that is wrong in it"
+}
+
+// Broken are the tools whose profiles cannot be used. A built-in one always can.
+func (d Dirs) Broken() []Tool {
+	if len(d.own()) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(d.List(), func(t Tool) bool { return t.Err == nil })
+}
+
 // List returns all tools, by name, those whose profile cannot be used too.
 func (d Dirs) List() (out []Tool) {
 	for _, name := range d.names() {

@@ -190,7 +190,11 @@ func (b *builder) sandbox(l Layer) {
 		return
 	}
 	says := l.Document.Agents.Sandbox
-	switch have := b.e.Sandbox; {
+	have := b.e.Sandbox
+	if !says.Asks() && !have.Asks() {
+		b.note(l, "agents.sandbox", "%q has no effect: a policy can ask for a sandbox, and what runs sessions is the node's setting node.sandbox.engine", says)
+	}
+	switch {
 	case strictness(says) > strictness(have):
 		b.e.Sandbox, b.sandboxBy = says, l.Name
 		b.set(l, "agents.sandbox", string(says))
@@ -247,6 +251,11 @@ func (b *builder) lists(l Layer) {
 	e.Hide = merge(e.Hide, d.Files.Hide)
 	b.each(l, "files.protect", d.Files.Protect, "", "")
 	b.each(l, "files.hide", d.Files.Hide, "", "")
+	for i, p := range d.Files.Protect {
+		if slices.Contains(d.Files.Hide, p) {
+			b.note(l, fmt.Sprintf("files.protect[%d]", i), "%s has no effect: what is hidden cannot be changed either", p)
+		}
+	}
 	for i, m := range d.Files.Mounts {
 		b.mount(l, i, m)
 	}
@@ -269,6 +278,10 @@ func (b *builder) secrets(l Layer) {
 func (b *builder) each(l Layer, key string, values []string, kind AskKind, text string) {
 	for i, v := range values {
 		path := fmt.Sprintf("%s[%d]", key, i)
+		if slices.Index(values, v) != i {
+			b.note(l, path, "%s has no effect: it stands there twice", v)
+			continue
+		}
 		b.say(l, path, v)
 		if kind != "" {
 			b.want(l, kind, path, v, text+v)

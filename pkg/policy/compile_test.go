@@ -105,7 +105,12 @@ func TestSandboxIsTheStrictest(t *testing.T) {
 			if e.Sandbox != order[max(i, j)] {
 				t.Errorf("%q and %q give %q", high, low, e.Sandbox)
 			}
-			if noted := len(e.Notes) > 0; noted != (low != "" && j < i) {
+			want := low != "" && j < i // what is less than the higher layer's
+			for k, says := range []Sandbox{high, low} {
+				// Nobody is asked for what nobody gives.
+				want = want || says == SandboxOff && (k == 0 || i <= 1)
+			}
+			if noted := len(e.Notes) > 0; noted != want {
 				t.Errorf("%q below %q: notes %v", low, high, e.Notes)
 			}
 		}
@@ -258,5 +263,31 @@ func TestLayersAgreeWithTheirMeaning(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestB100_LinesThatDoNothing are noted by what decides, with their place.
+func TestB100_LinesThatDoNothing(t *testing.T) {
+	e := compile(t, layer(t, LayerRepository, `{
+	"agents": {"sandbox": "off"},
+	"signIns": ["claude", "codex", "claude"],
+	"ports": [3000, 3000],
+	"files": {"protect": ["a", ".env"], "hide": [".env"]},
+}`))
+	var got []string
+	for _, n := range e.Notes {
+		got = append(got, n.Path+" "+n.String())
+	}
+	want := []string{
+		`agents.sandbox repository.json:2:24: "off" has no effect: a policy can ask for a sandbox, and what runs sessions is the node's setting node.sandbox.engine`,
+		`signIns[2] repository.json:3:33: claude has no effect: it stands there twice`,
+		`ports[1] repository.json:4:18: 3000 has no effect: it stands there twice`,
+		`files.protect[1] repository.json:5:29: .env has no effect: what is hidden cannot be changed either`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if asks := e.Asks(); len(asks) != 2 {
+		t.Errorf("it asks for %v", asks)
 	}
 }

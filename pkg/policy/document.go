@@ -18,6 +18,10 @@ const (
 	SandboxRequired  Sandbox = "required"
 )
 
+// Asks reports whether the word asks for anything. What runs a session is the
+// node's to say: a layer may ask it for a sandbox, and not for none.
+func (s Sandbox) Asks() bool { return s == SandboxPreferred || s == SandboxRequired }
+
 // A Document is one policy file. [Parse] makes it, and marshalling it to JSON
 // gives a text that parses to the same document.
 type Document struct {

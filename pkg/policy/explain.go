@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // An Explanation is a decision with what each layer said.
 type Explanation struct {
 	Decision Decision `json:"decision"`
@@ -62,6 +64,16 @@ func (l *layerIndex) answer(v *verdict) LayerAnswer {
 	}
 	_, a.Reason = l.refusal(v)
 	return a
+}
+
+// MayReach reports whether a request over TLS may get to one of hosts, which are
+// those of a key: without any of them it is of no use. Of a pattern, or a host
+// with a port, nobody can tell.
+func (e *Effective) MayReach(hosts []string) bool {
+	return slices.ContainsFunc(hosts, func(h string) bool {
+		host, err := NormalHost(h)
+		return err != nil || e.Decide(Request{Host: host, Port: 443, TLS: true}).Allowed
+	})
 }
 
 // A Refusal is a host that a tool needs and that the policy does not allow.

@@ -23,9 +23,12 @@ type Warning struct {
 // Lint looks at one document alone: rules that match nothing or that another
 // one makes idle, limits that cannot be held, tunnels to fronts that anybody
 // can stand behind, patterns wider than they look, names in the wrong shape.
-// Registry presets, whose hosts only the machine knows, are left out.
-func Lint(d *Document) []Warning {
-	l := &linter{doc: d}
+// Registry presets, whose hosts only the machine knows, are left out. signIns are
+// tools beside the built-in ones that have a sign-in on this machine.
+func Lint(d *Document, signIns ...string) []Warning {
+	l := &linter{doc: d, tools: append(toolNames(), signIns...)}
+	slices.Sort(l.tools)
+	l.tools = slices.Compact(l.tools)
 	if d == nil {
 		return nil
 	}
@@ -33,6 +36,7 @@ func Lint(d *Document) []Warning {
 		l.network(d.Network)
 	}
 	l.names()
+	l.empty()
 	slices.SortStableFunc(l.out, func(a, b Warning) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
@@ -43,8 +47,9 @@ func Lint(d *Document) []Warning {
 }
 
 type linter struct {
-	doc *Document
-	out []Warning
+	doc   *Document
+	tools []string // those whose sign-in a policy may name
+	out   []Warning
 }
 
 func (l *linter) warn(path, hint, format string, args ...any) {
@@ -248,6 +253,21 @@ func (l *linter) twice(n *Network) {
 	look("network.deny", n.Deny)
 }
 
+// empty looks for keys that say nothing. An empty "network" is none of them.
+func (l *linter) empty() {
+	d := l.doc
+	for path, none := range map[string]bool{
+		"agents": d.Agents != nil && d.Agents.Sandbox == "", "secrets": len(d.Secrets) == 0, "signIns": len(d.SignIns) == 0,
+		"files":  d.Files != nil && len(d.Files.Protect)+len(d.Files.Hide)+len(d.Files.Mounts) == 0,
+		"limits": d.Limits != nil && *d.Limits == Limits{}, "ports": len(d.Ports) == 0, "skills": len(d.Skills) == 0,
+		"network.deny": d.Network != nil && len(d.Network.Deny) == 0,
+	} {
+		if none && d.At(path) != (Position{}) {
+			l.warn(path, "take it out", "it is empty, and says nothing")
+		}
+	}
+}
+
 // steering are variables by which programs are told what to load or whom to
 // ask: a secret of that name would replace them.
 var steering = []string{"PATH", "HOME", "USER", "SHELL", "TERM", "LANG", "TMPDIR", "IFS", "ENV", "BASH_ENV", "NODE_OPTIONS", "PYTHONPATH", "PYTHONSTARTUP", "RUBYOPT", "PERL5OPT", "JAVA_TOOL_OPTIONS", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"}
@@ -271,8 +291,8 @@ func (l *linter) names() {
 	}
 	for i, s := range l.doc.SignIns {
 		s = strings.TrimSuffix(s, OptionalSecret)
-		if !slices.Contains(toolNames(), s) {
-			l.warn(fmt.Sprintf("signIns[%d]", i), didYouMean(s, toolNames()), "%s is no tool that this program knows, which are %s", s, list(toolNames(), "and"))
+		if !slices.Contains(l.tools, s) {
+			l.warn(fmt.Sprintf("signIns[%d]", i), didYouMean(s, l.tools), "%s is no tool that has a sign-in here, which are %s: no session would start", s, list(l.tools, "and"))
 		}
 	}
 }

@@ -56,9 +56,18 @@ func TestB100_WhatDoesNothingIsSaid(t *testing.T) {
 		{`{"secrets":["LD_PRELOAD"]}`, 13, "a variable that programs obey", ""},
 		{`{"secrets":["github_token"]}`, 13, "not in the usual shape", `"GITHUB_TOKEN"`},
 		{`{"secrets":["A","B","A"]}`, 21, "A stands there twice", ""},
-		{`{"signIns":["cluade"]}`, 13, "no tool that this program knows", `"claude"`},
+		{`{"signIns":["cluade"]}`, 13, "no tool that has a sign-in here", `"claude"`},
+		{`{"signIns":["mine"]}`, 0, "", ""},
+		{`{"secrets":[]}`, 12, "it is empty, and says nothing", "take it out"},
+		{`{"signIns":[]}`, 12, "it is empty", ""},
+		{`{"agents":{}}`, 11, "it is empty", ""},
+		{`{"files":{"hide":[]}}`, 10, "it is empty", ""},
+		{`{"limits":{}}`, 11, "it is empty", ""},
+		{`{"ports":[]}`, 10, "it is empty", ""},
+		{`{"skills":[]}`, 11, "it is empty", ""},
+		{`{"network":{"rules":[{"hosts":["a.example"]}],"deny":[]}}`, 54, "it is empty", ""},
 	} {
-		got := Lint(parse(t, c.src))
+		got := Lint(parse(t, c.src), "mine")
 		if c.want == "" {
 			if len(got) != 0 {
 				t.Errorf("%s\n got %+v, want nothing", c.src, got)

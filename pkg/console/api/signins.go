@@ -23,12 +23,16 @@ type SignIns struct {
 	SignIns []SignIn `json:"signIns"`
 }
 
+// SignInProfile is the state of a tool whose profile cannot be used, so that it is
+// not known whether there is a sign-in.
+const SignInProfile = "profile"
+
 // SignIn is what a node found of one tool's sign-in, without its tokens.
 type SignIn struct {
 	Tool    string `json:"tool"`
 	Service string `json:"service"` // whose tokens they are, as in "ChatGPT"
 	// State is "found", or why there is none to use: none, unreadable,
-	// malformed, ended, expired, locked, unsure, refused.
+	// malformed, ended, expired, locked, unsure, refused, profile.
 	State string `json:"state"`
 	// Kept says where it was found, as in "file /home/me/.codex/auth.json".
 	Kept    string    `json:"kept,omitempty"`

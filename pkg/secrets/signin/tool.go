@@ -1,6 +1,8 @@
 package signin
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -126,6 +128,15 @@ func Named(tools []Tool, name string) (out []Tool) {
 		}
 	}
 	return out
+}
+
+// Idle says that the token can go nowhere, or is "". mayReach reports whether one
+// of some hosts can be reached.
+func (t Tool) Idle(mayReach func(hosts []string) bool) string {
+	if mayReach(t.Binding.Hosts) {
+		return ""
+	}
+	return fmt.Sprintf("the sign-in of %s (%s) goes to %s only, which the policy does not allow", t.Title, t.Service, strings.Join(t.Binding.Hosts, ", "))
 }
 
 // String names the sign-in for people.
