@@ -34,7 +34,13 @@ type link struct {
 	who     sync.Once
 	whoName string
 
-	done chan struct{} // with HTTP/2: closed when net/http has let go of the connection
+	// asked is the request whose body is read, of HTTP/1.
+	asked asked
+
+	// judged are answers over HTTP/2 as net/http gives them itself, by their
+	// status, which requests had that were judged.
+	judged map[string]*atomic.Int64
+	done   chan struct{} // with HTTP/2: closed when net/http has let go of the connection
 }
 
 // program asks once who opened the connection.
@@ -185,10 +191,19 @@ func (c *client) advance() error {
 	return c.fill()
 }
 
-// refuseBody stops reading a request that was well begun.
+// asked is what a request is about, for the record.
+type asked struct {
+	to           target
+	method, path string
+}
+
+// refuseBody stops reading a request that was well begun. It is recorded here,
+// beside the verdict of its head: an answer may be under way already.
 func (c *client) refuseBody(why *refusal) *refusal {
-	stop := *why
-	stop.inBody = true
+	stop, a := *why, c.link.asked
+	v := c.link.serving.begin(c.link)
+	v.about(a.to.host, a.to.port, a.method, a.path)
+	stop.verdict = v.deny(why.reason)
 	c.refused.Store(&stop)
 	return &stop
 }

@@ -54,7 +54,7 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.work.Done()
 	// Without this a denial would wait for the body that it is meant to spare.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	s.handle(w, r, l)
+	s.handle(&judged{w, l}, r, l)
 }
 
 // handle answers every request that is read: plain ones to the proxy, and
@@ -124,6 +124,9 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	d, loaded := s.judge(policy.Request{Host: x.to.host, Port: x.to.port, TLS: l.tls, Method: r.Method, Path: x.path})
 	v.decide(d)
 	x.v, x.w, x.opened, x.turn = v, w, d.Addresses, s.session.Keys.Turn()
+	if _, ok := w.(*http1); ok {
+		l.asked = asked{x.to, r.Method, x.path}
+	}
 	switch {
 	case !loaded:
 		s.deny(w, r, v.settle(), http.StatusServiceUnavailable)
@@ -344,9 +347,7 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 	}
 	if e, ok := w.(*http1); ok {
 		if why := e.c.refused.Load(); why != nil {
-			body := s.begin(x.link)
-			body.about(x.to.host, x.to.port, r.Method, x.path)
-			s.refuse(w, body, why)
+			answer(w, why.status, refusedText(why.verdict))
 			return
 		}
 	}

@@ -26,6 +26,7 @@ const (
 
 var (
 	errHeadTooLarge   = tooLarge("the request head is longer than 64 KiB")
+	errHeadCut        = malformed("the request head did not come to its end")
 	errChunkLine      = malformed("a chunk's size line is too long")
 	errTrailerTooLong = malformed("a trailer is longer than 64 KiB")
 )

@@ -19,8 +19,10 @@ const (
 type refusal struct {
 	status int
 	reason string
-	inBody bool   // its head was in order, and has a verdict of its own
 	method string // where it is known and all that is
+	// verdict is set where it is recorded: its head was in order, and has one of
+	// its own.
+	verdict Verdict
 }
 
 func (r *refusal) Error() string { return r.reason }

@@ -154,7 +154,13 @@ func TestRefusalInABodyIsAnError(t *testing.T) {
 		defer outside.Close()
 		io.WriteString(outside, proxied+"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n+1\r\nx\r\n0\r\n\r\n")
 	}()
-	c := newClient(inside, &link{})
+	p, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded []Verdict
+	s := newServing(t.Context(), p, Session{ID: "s", Record: func(v Verdict) { recorded = append(recorded, v) }})
+	c := newClient(inside, &link{serving: s})
 	if _, err := c.next(time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +168,9 @@ func TestRefusalInABodyIsAnError(t *testing.T) {
 	var why *refusal
 	if !errors.As(err, &why) || !strings.HasSuffix(string(all), "5\r\nhello\r\n") {
 		t.Errorf("%q, %v", all, err)
+	}
+	if len(recorded) != 1 || recorded[0].Reason != why.reason {
+		t.Errorf("recorded %+v", recorded)
 	}
 }
 

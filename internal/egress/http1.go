@@ -63,7 +63,10 @@ func (s *serving) serveHTTP1(ctx context.Context, c *client, h *head, err error)
 		case errors.As(err, &why):
 			e.refuse(why)
 			return
-		case err != nil || !e.answer(h):
+		case err != nil:
+			s.cutOff(ctx, c)
+			return
+		case !e.answer(h):
 			return
 		}
 		h, err = c.next(s.proxy.limits.idle)
@@ -93,7 +96,7 @@ func (e *http1) answer(h *head) bool {
 func (e *http1) refuse(why *refusal) {
 	e.begin(nil)
 	v := e.serving.begin(e.c.link)
-	v.about("", 0, why.method, "")
+	v.about(e.c.link.inner.host, e.c.link.inner.port, why.method, "")
 	e.serving.refuse(e, v, why)
 	e.say("")
 }

@@ -59,14 +59,19 @@ func newServing(ctx context.Context, p *Proxy, s Session) *serving {
 	ss.tls, ss.tlsOut, ss.pool = ss.insideTLS(), p.newOutsideTLS(), newPool()
 	ss.tlsOut.NextProtos = []string{"http/1.1"}
 	ss.forward = ss.newForward()
+	// TLS is ended already: what net/http is given is what was in it.
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
 	quiet := slog.NewLogLogger(ss.log.Handler(), slog.LevelDebug)
 	ss.web = &http.Server{
-		Handler:  ss,
-		ErrorLog: quiet,
+		Handler:   ss,
+		ErrorLog:  quiet,
+		Protocols: protocols,
 		// Else net/http answers OPTIONS * by itself: unjudged and unrecorded.
 		DisableGeneralOptionsHandler: true,
 		IdleTimeout:                  p.limits.idle,
-		MaxHeaderBytes:               maxHeadBytes, // for HTTP/2; the framer is stricter
+		ReadHeaderTimeout:            p.limits.hello, // for the beginning of a connection
+		MaxHeaderBytes:               maxHeadBytes,   // for HTTP/2; the framer is stricter
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
 		ConnContext:                  withLink,
 		ConnState:                    connState,
@@ -186,16 +191,26 @@ func (s *serving) serve(ctx context.Context, conn net.Conn) {
 		s.connect(ctx, c, *h)
 	case err == nil || c.refused.Load() != nil:
 		s.serveHTTP1(ctx, c, h, err)
-	case len(c.buffered()) > 0 && ctx.Err() == nil:
-		s.begin(c.link).deny("the request head did not come to its end")
+	default:
+		s.cutOff(ctx, c)
 	}
 }
 
+// cutOff records a head that did not come to its end.
+func (s *serving) cutOff(ctx context.Context, c *client) {
+	if len(c.buffered()) == 0 || ctx.Err() != nil || c.link.denied != nil {
+		return
+	}
+	v := s.begin(c.link)
+	v.about(c.link.inner.host, c.link.inner.port, "", "")
+	v.deny(errHeadCut.reason)
+}
+
 // serveHTTP2 gives a connection to net/http and waits until it is over.
-func (s *serving) serveHTTP2(conn *tls.Conn, l *link) {
+func (s *serving) serveHTTP2(conn net.Conn, l *link) {
 	l.done = make(chan struct{})
 	select {
-	case s.queue.conns <- conn:
+	case s.queue.conns <- newHTTP2Conn(conn, l):
 		<-l.done
 	case <-s.queue.done:
 	}
@@ -231,13 +246,10 @@ func withLink(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, linkKey{}, linkOf(c))
 }
 
-// linkOf finds what we know about a connection that net/http hands back. It
-// must be a plain *tls.Conn, so the link hangs below it.
+// linkOf finds what we know about a connection that net/http hands back.
 func linkOf(c net.Conn) *link {
-	if c, ok := c.(*tls.Conn); ok {
-		if r, ok := c.NetConn().(*replay); ok {
-			return r.link
-		}
+	if c, ok := c.(*http2Conn); ok {
+		return c.link
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ type Verdict struct {
 	Session string
 	Time    time.Time
 	Allowed bool
-	// Host and Port are empty where the request was not understood.
+	// Host and Port are empty where the request was not understood, and is not in a
+	// tunnel whose host is known.
 	Host string
 	Port uint16
 	// Method is CONNECT where only the connection was judged and nothing more
