@@ -186,7 +186,7 @@ func (s *starts) external(name string, args ...string) func(context.Context) (ti
 	return func(ctx context.Context) (time.Duration, error) {
 		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.Stdout = &out
+		cmd.Stdout, cmd.WaitDelay = &out, time.Second
 		begun := clock()
 		err := cmd.Run()
 		return since(begun, &out, err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -165,7 +166,7 @@ func startBenched(ctx context.Context, p Process, dir, repository string) (*benc
 // output is what a command says that talks to the node.
 func (b *benched) output(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, b.self, args...)
-	cmd.Env, cmd.Dir = b.env, b.dir
+	cmd.Env, cmd.Dir, cmd.WaitDelay = b.env, b.dir, 10*time.Second
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {

@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +20,7 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/program"
 )
 
 // A fix is one change that doctor may make: a program to run, and the one that
@@ -135,12 +136,24 @@ func (h here) carryOut(ctx context.Context, f fix) error {
 	return h.remember(f)
 }
 
+// How long a fix may take: one that fetches an image, and any other.
+const (
+	fetchFixWithin = time.Hour
+	fixWithin      = time.Minute
+)
+
 func runFix(ctx context.Context, argv []string) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	within := fixWithin
+	if slices.Contains(argv, "pull") {
+		within = fetchFixWithin
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("it had not ended after %s", within))
+	defer cancel()
+	cmd := program.Command(ctx, argv...)
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Run(); err != nil {
+	if err := program.Ended(ctx, cmd.Run()); err != nil {
 		return fault.Negative("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(said.String()))
 	}
 	return nil

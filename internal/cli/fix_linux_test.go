@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/pkg/capability"
@@ -96,5 +98,48 @@ func TestFixesOfTheDockerEngine(t *testing.T) {
 	t.Setenv("OPENSHELL_GATEWAY_ENDPOINT", "https://elsewhere.example:1")
 	if got := offered(both, yes); !slices.Equal(got, []string{pull}) {
 		t.Errorf("with a gateway that cannot be used: offered %q", got)
+	}
+}
+
+// TestNoFixHangs: a fix that is given up ends with what it has started, and one that
+// leaves something running is done.
+func TestNoFixHangs(t *testing.T) {
+	for name, giveUp := range map[string]bool{"it leaves something running": false, "it is given up": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up, held := filepath.Join(t.TempDir(), "up"), filepath.Join(t.TempDir(), "held")
+			for _, fifo := range []string{up, held} {
+				if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			holder, err := os.OpenFile(held, os.O_RDWR, 0) // until the test is over
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holder.Close()
+			script := "(read line <" + held + ") & "
+			if giveUp {
+				script += "echo up >" + up + "; wait"
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- runFix(ctx, []string{"sh", "-c", script}) }()
+			if giveUp {
+				if _, err := os.ReadFile(up); err != nil { // until the shell has said it
+					t.Fatal(err)
+				}
+				cancel()
+			}
+			select {
+			case err := <-done:
+				if (err != nil) != giveUp {
+					t.Errorf("it says %v", err)
+				}
+			case <-time.After(2 * time.Minute):
+				t.Fatal("it hangs")
+			}
+		})
 	}
 }

@@ -10,8 +10,8 @@ package baseimage
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/program"
 )
 
 // needed are the packages of every image: what OpenShell needs, then what
@@ -195,30 +196,50 @@ func (r Recipe) debian(ctx context.Context, d *daemon.Daemon, say func(string)) 
 	return nil
 }
 
-// feed imports what a program writes.
-func feed(ctx context.Context, d *daemon.Daemon, ref string, say func(string), argv ...string) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	cmd.Stderr = &lines{say: say}
+// feed imports what a program writes, all of it or nothing.
+func feed(ctx context.Context, d importer, ref string, say func(string), argv ...string) error {
+	running, end := context.WithCancel(ctx)
+	defer end()
+	cmd := program.Command(running, argv...)
+	out, in := io.Pipe()
+	cmd.Stdout, cmd.Stderr = in, &lines{say: say}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", filepath.Base(argv[0]), err)
 	}
-	imported := d.Import(ctx, ref, out)
-	_, _ = io.Copy(io.Discard, out) // so that it does not wait for a reader that has gone
-	if err := errors.Join(cmd.Wait(), imported); err != nil {
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		ended <- err
+		_ = in.CloseWithError(err) // of nil, this is the end of what it wrote
+	}()
+	err := d.Import(ctx, ref, out)
+	if err == nil {
+		_, _ = io.Copy(io.Discard, out)
+	}
+	select {
+	case failed := <-ended:
+		err = cmp.Or(failed, err) // the first is why the second
+	default: // Docker took no more
+		end()
+		_ = out.Close()
+		<-ended
+	}
+	if err != nil {
 		return fmt.Errorf("making the image with %s: %w", filepath.Base(argv[0]), err)
 	}
 	return nil
 }
 
+// importer is the part of a Docker that feed needs.
+type importer interface {
+	Import(ctx context.Context, ref string, archive io.Reader) error
+}
+
 func tell(ctx context.Context, say func(string), argv ...string) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := program.Command(ctx, argv...)
 	w := &lines{say: say}
 	cmd.Stdout, cmd.Stderr = w, w
-	return cmd.Run()
+	return program.Ended(ctx, cmd.Run())
 }
 
 // lines tells whole lines.

@@ -8,12 +8,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/capability"
@@ -21,18 +19,16 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/engine"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/program"
 )
 
 // CLIVersion asks the command line at a path for its version. Where that is a
 // script that leaves something running, the answer is not waited for any longer.
 func CLIVersion(ctx context.Context, path string) (string, error) {
-	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd := program.Command(ctx, path, "--version")
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
-	cmd.WaitDelay = time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.Output()
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+	if err := program.Ended(ctx, err); err != nil {
 		return "", fmt.Errorf("asking for its version: %w", err)
 	}
 	words := strings.Fields(string(out))
