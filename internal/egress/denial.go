@@ -47,14 +47,27 @@ func denialTextFor(v Verdict, question string) string {
 		return b.String()
 	}
 	if v.Misused != "" {
-		fmt.Fprintf(&b, "A key is meant for one service only. Do not send it elsewhere. The person you work for can look at\n  %s\n", secrets.ListedBy(v.Misused))
-		if !strings.HasPrefix(v.Misused, secrets.SignIn) {
-			fmt.Fprintf(&b, "and say with `mojoup-node secret set` where it may go.\n")
-		}
+		b.WriteString(aboutKey(v))
 		return b.String()
 	}
 	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question, document(v))
 	return b.String()
+}
+
+// aboutKey is what there is to do about a key that may not go there, or nowhere.
+func aboutKey(v Verdict) string {
+	where := "The person you work for can look at\n  " + secrets.ListedBy(v.Misused) + "\n"
+	const gone = "What was withdrawn works nowhere; no other way leads past that. "
+	signIn := strings.HasPrefix(v.Misused, secrets.SignIn)
+	switch {
+	case v.Withdrawn && signIn:
+		return gone + where + "and sign in again on the host: then it works in this session again.\n"
+	case v.Withdrawn:
+		return gone + where + "and give it again where it is kept, or with `mojoup-node secret set " + v.Misused + "`: then it works in this session again.\n"
+	case signIn:
+		return "A key is meant for one service only. Do not send it elsewhere. " + where
+	}
+	return "A key is meant for one service only. Do not send it elsewhere. " + where + "and say with `mojoup-node secret set` where it may go.\n"
 }
 
 // question is what explains the verdict when it is put to `policy explain`.

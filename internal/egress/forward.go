@@ -337,7 +337,8 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 	}
 	w.Header().Set("Connection", "close")
 	if x.taken.Load() {
-		answer(w, http.StatusForbidden, "mojoup-node: "+s.session.Keys.Withdrawn(x.names)+"\n")
+		answer(w, http.StatusForbidden, "mojoup-node: "+s.session.Keys.Withdrawn(x.use())+"\n"+
+			"Trying again is refused. The person you work for can look at `mojoup-node secret list` and `mojoup-node signin status`, and give it again.\n")
 		return
 	}
 	if errors.Is(err, errRejected) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
@@ -73,22 +74,28 @@ func (s *serving) rejected(ctx context.Context, x *exchange, status int) bool {
 }
 
 // hold cuts an exchange off when a key that it takes along is withdrawn, or bound
-// elsewhere: a stream or a WebSocket could go on for hours. ended is called when
-// the exchange is over.
+// elsewhere, or the session's own token of a host: a stream or a WebSocket could go
+// on for hours. ended is called when the exchange is over.
 func (s *serving) hold(x *exchange, off func()) (ended func()) {
-	if len(x.names) == 0 {
-		return func() {}
-	}
-	release := s.session.Keys.Hold(x.names, x.turn, func() {
+	release := s.session.Keys.Hold(x.use(), func() {
 		x.taken.Store(true)
 		off()
 	})
 	return func() {
 		release()
 		if x.taken.Load() {
-			x.v.fail(s.session.Keys.Withdrawn(x.names))
+			x.v.fail(s.session.Keys.Withdrawn(x.use()))
 		}
 	}
+}
+
+// use is what of the session's keys it goes on with.
+func (x *exchange) use() secrets.Use {
+	names := x.names
+	if own := x.swap.Own(); len(own) > 0 {
+		names = slices.Concat(names, own)
+	}
+	return secrets.Use{Names: names, Host: x.to.host, Port: x.to.port, Seen: x.turn}
 }
 
 func lookOf(x *exchange, r *http.Request) secrets.Request {

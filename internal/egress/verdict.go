@@ -44,6 +44,8 @@ type Verdict struct {
 	Misused string
 	// Signed says that it is a request that no stand-in can sign.
 	Signed bool
+	// Withdrawn says of that key that it goes nowhere any more.
+	Withdrawn bool
 	// BytesUp and BytesDown are those of a tunnel that has ended: only
 	// Session.Ended sees them.
 	BytesUp, BytesDown int64
@@ -123,7 +125,7 @@ func (p *pending) misuse(m *secrets.Misuse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.recorded {
-		p.v.Misused, p.v.Signed = cut(m.Secret, maxReason), m.Signed
+		p.v.Misused, p.v.Signed, p.v.Withdrawn = cut(m.Secret, maxReason), m.Signed, m.Withdrawn
 		p.v.Reason = cut(m.Reason+"; and "+p.v.Reason, maxReason)
 	}
 }
@@ -132,7 +134,7 @@ func (p *pending) misuse(m *secrets.Misuse) {
 func (p *pending) misused(m *secrets.Misuse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.v.Misused, p.v.Signed = cut(m.Secret, maxReason), m.Signed
+	p.v.Misused, p.v.Signed, p.v.Withdrawn = cut(m.Secret, maxReason), m.Signed, m.Withdrawn
 }
 
 // deny records a denial for a reason of the proxy's own and returns it.

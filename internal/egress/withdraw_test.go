@@ -2,12 +2,16 @@ package egress
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
@@ -35,7 +39,7 @@ func TestB88_WithdrawnKeysGoNowhere(t *testing.T) {
 		change     func(*secrets.Ring)
 		body       bool // is refused as well: a body is no place where a stand-in is looked for
 	}{
-		{"removed", "API_KEY was withdrawn: its person has removed it", func(r *secrets.Ring) { r.Withdraw("API_KEY", "its person has removed it") }, true},
+		{"removed", "holds the stand-in of API_KEY, which was withdrawn: its person has removed it", func(r *secrets.Ring) { r.Withdraw("API_KEY", "its person has removed it") }, true},
 		{"another host", "whose key goes to else.x.example only", narrowed(func(b *secrets.Binding) { b.Hosts = []string{"else.x.example"} }), false},
 		{"another path", "other paths only: /else", narrowed(func(b *secrets.Binding) { b.Paths = []string{"/else"} }), false},
 		{"another place", "goes elsewhere there: header X-Other", narrowed(func(b *secrets.Binding) { b.Headers, b.Query, b.Body = []string{"X-Other"}, nil, nil }), false},
@@ -185,6 +189,7 @@ func TestB88_WhatGoesOnIsCut(t *testing.T) {
 func TestB88_WebSocketsAndTunnelsAreCut(t *testing.T) {
 	w, standIn := keyWorld(t, all, bindAPI)
 	w.resolver.answers["plain.x.example"] = [][]string{{publicAddr}}
+	own := ownToken(t, w, "plain.x.example", token)
 	w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
 			return
@@ -241,11 +246,7 @@ func TestB88_WebSocketsAndTunnelsAreCut(t *testing.T) {
 		t.Errorf("the one without it: %v", err)
 	}
 
-	token := "sk-ant-oat01-CANARY0123456789-abcdefghijklmnopqrstuvwxyzAA"
-	lent := secrets.Secret{Name: "sign-in x", Value: secrets.NewValue([]byte(token)), Binding: secrets.Binding{Hosts: []string{"plain.x.example"}}}
-	if err := w.session.Keys.Refuse(lent, "x was signed out on the host"); err != nil {
-		t.Fatal(err)
-	}
+	w.session.Keys.Withdraw(own.Name, "x was signed out on the host")
 	if _, err := raw.Read(make([]byte, 1)); err == nil {
 		t.Error("a tunnel to the host where the token is refused goes on")
 	}
@@ -254,11 +255,151 @@ func TestB88_WebSocketsAndTunnelsAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	if status, text, _ := w.do(w.client(false), req); status != 403 || !strings.Contains(text, "a token of sign-in x was withdrawn: x was signed out on the host") {
+	if status, text, _ := w.do(w.client(false), req); status != 403 || !strings.Contains(text, "holds a token of the sign-in x, which was withdrawn: x was signed out on the host") {
 		t.Errorf("the token: %d %s", status, text)
 	}
-	w.session.Keys.Forget("sign-in x")
+	w.session.Keys.Restore(own.Name)
 	if status, text, _ := w.do(w.client(false), req); status != 200 {
 		t.Errorf("the token that is given again: %d %s", status, text)
+	}
+}
+
+const token, laterToken = "sk-ant-oat01-CANARY0123456789-abcdefghijklmnopqrstuvwxyzAA", "sk-ant-oat01-LATER00123456789-abcdefghijklmnopqrstuvwxyzAA"
+
+// ownToken says of a token that the session has it itself.
+func ownToken(t *testing.T, w *world, host, token string) secrets.Secret {
+	t.Helper()
+	own := secrets.Secret{Name: "sign-in x", Value: secrets.NewValue([]byte(token)), Binding: secrets.Binding{Hosts: []string{host}}}
+	if err := w.session.Keys.Own(own); err != nil {
+		t.Fatal(err)
+	}
+	return own
+}
+
+// TestB88_WhatHasTheSessionsOwnTokenIsCut, although nothing was ever swapped in it:
+// streams and WebSockets in which the token stands, to whatever host that is read;
+// and all to the hosts of the sign-in, in whose bodies and messages it may have been
+// said. None of the tokens that the session ever had is taken afterwards.
+func TestB88_WhatHasTheSessionsOwnTokenIsCut(t *testing.T) {
+	w, _ := keyWorld(t, all, secrets.Binding{Hosts: []string{"api.x.example", "read.x.example"}})
+	w.resolver.answers["read.x.example"] = [][]string{{publicAddr}}
+	ownToken(t, w, "api.x.example", token)
+	own := ownToken(t, w, "api.x.example", laterToken)
+	end := make(chan struct{})
+	w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			_, _ = io.WriteString(rw, "data: one\n\n")
+			_ = http.NewResponseController(rw).Flush()
+			if r.URL.Path == "/events" {
+				select {
+				case <-end:
+				case <-r.Context().Done():
+				}
+				_, _ = io.WriteString(rw, "data: two\n\n")
+			}
+			return
+		}
+		rw.Header().Set("Connection", "Upgrade")
+		rw.Header().Set("Upgrade", "websocket")
+		rw.WriteHeader(http.StatusSwitchingProtocols)
+		conn, brw, err := rw.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.Copy(conn, brw)
+	})
+	// What goes on is found out by waiting, what is cut at once.
+	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	late, _ := waiting.Deadline()
+	stream := func(h2 bool, host, token string) io.ReadCloser {
+		req, err := http.NewRequestWithContext(waiting, http.MethodGet, "https://"+host+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := w.client(h2).Do(req)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatal(res, err)
+		}
+		return res.Body
+	}
+	socket := func(host, token string) io.ReadCloser {
+		c := w.inside(host+":443", "http/1.1")
+		if err := c.SetDeadline(late); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer %s\r\n\r\n", host, token)
+		in := bufio.NewReader(c)
+		if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatal(res, err)
+		}
+		if _, err := c.Write(textFrame("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readFrame(in); err != nil || got != "hello" {
+			t.Fatal(got, err)
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{in, c}
+	}
+	cut, goesOn := map[string]io.ReadCloser{}, map[string]io.ReadCloser{}
+	for _, h2 := range []bool{false, true} {
+		as := fmt.Sprintf("a stream, h2=%t, ", h2)
+		cut[as+"with the token"] = stream(h2, "api.x.example", laterToken)
+		cut[as+"with an earlier one"] = stream(h2, "api.x.example", token)
+		cut[as+"with the token, elsewhere"] = stream(h2, "read.x.example", token)
+		cut[as+"without it"] = stream(h2, "api.x.example", "mine")
+		goesOn[as] = stream(h2, "read.x.example", "mine")
+	}
+	cut["a WebSocket with the token"] = socket("api.x.example", token)
+	cut["a WebSocket with the token, elsewhere"] = socket("read.x.example", token)
+	cut["a WebSocket without it"] = socket("api.x.example", "mine")
+
+	w.session.Keys.Withdraw(own.Name, "x was signed out on the host")
+	for as, body := range cut {
+		text, err := io.ReadAll(body)
+		_ = body.Close()
+		ended := err == nil && strings.HasPrefix(as, "a stream")
+		if ended || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s goes on: %q, %v", as, text, err)
+		}
+	}
+	close(end)
+	for as, body := range goesOn {
+		text, err := io.ReadAll(body)
+		_ = body.Close()
+		if err != nil || !strings.HasSuffix(string(text), "two\n\n") {
+			t.Errorf("%sto another host: %q, %v", as, text, err)
+		}
+	}
+	ask := func(h2 bool, token string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.x.example/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		status, text, _ := w.do(w.client(h2), req)
+		return status, text
+	}
+	for _, h2 := range []bool{false, true} {
+		for _, token := range []string{token, laterToken} {
+			status, text := ask(h2, token)
+			for _, want := range []string{"the header Authorization holds a token of the sign-in x, which was withdrawn: x was signed out on the host", "mojoup-node signin status"} {
+				if status != 403 || !strings.Contains(text, want) {
+					t.Errorf("h2=%t, afterwards: %d %s, want %q", h2, status, text, want)
+				}
+			}
+		}
+		if status, text := ask(h2, "mine"); status != 200 {
+			t.Errorf("h2=%t, without it: %d %s", h2, status, text)
+		}
+	}
+	w.session.Keys.Restore(own.Name)
+	if status, text := ask(true, token); status != 200 {
+		t.Errorf("given again: %d %s", status, text)
 	}
 }

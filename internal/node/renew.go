@@ -175,10 +175,20 @@ func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared)
 	}
 }
 
-// lookAfter looks once after one sign-in.
+// lookAfter looks once after one sign-in, and tries again what could not be put
+// inside, or removed there, the last time.
 func (l *life) lookAfter(ctx context.Context, one *lent, turn int, in inSession) error {
+	var behind error
+	if one.behind.Load() {
+		behind = l.restage(one, in)
+	}
+	return errors.Join(behind, l.lookOnce(ctx, one, turn, in))
+}
+
+// lookOnce has the session have of a sign-in what its person has of it now.
+func (l *life) lookOnce(ctx context.Context, one *lent, turn int, in inSession) error {
 	if l.modeNow(one) == signin.Off {
-		return l.takeBack(ctx, one, "its mode is off by the settings", in)
+		return l.takeBack(ctx, one, "its mode is off by the settings", "set it to "+string(one.mode), in)
 	}
 	var failed error
 	if was := one.now(); one.mode != signin.Copy && !one.isWithdrawn() && was.Renews && one.path != "" && renewalDue(was) {
@@ -198,7 +208,7 @@ func (l *life) lookAfter(ctx context.Context, one *lent, turn int, in inSession)
 	one.missing = missing
 	switch {
 	case missing && before:
-		return l.takeBack(ctx, one, err.Error(), in)
+		return l.takeBack(ctx, one, err.Error(), "sign in with "+one.tool.Name+" on the host again", in)
 	case missing: // it may just be being replaced
 		return failed
 	}
@@ -270,6 +280,10 @@ func (l *life) take(ctx context.Context, one *lent, fresh *signin.SignIn, in inS
 	case one.mode != signin.StandIn && (in.put == nil || l.inside.Load() == nil):
 		fresh.Wipe()
 		return errNotYet
+	}
+	if err := l.own(one, fresh); err != nil {
+		fresh.Wipe()
+		return err
 	}
 	one.mu.Lock()
 	one.found = fresh

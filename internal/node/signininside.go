@@ -47,6 +47,12 @@ type inSession struct {
 // restage puts the file of a sign-in inside as it is to be now, or removes it where
 // nothing is left of it.
 func (l *life) restage(one *lent, in inSession) error {
+	err := l.putInside(one, in)
+	one.behind.Store(err != nil)
+	return err
+}
+
+func (l *life) putInside(one *lent, in inSession) error {
 	if one.tool.Target == "" || in.put == nil || l.inside.Load() == nil {
 		return nil // a variable; or nothing runs there yet, or any more
 	}
@@ -164,7 +170,8 @@ func (o *lent) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer fresh.Wipe()
-	if !fresh.Same(o.now()) || fresh.Left(time.Now()) <= 0 {
+	// A right that is withdrawn meanwhile takes this token along, too.
+	if !fresh.Same(o.now()) || fresh.Left(time.Now()) <= 0 || o.owned(fresh) != nil || o.isWithdrawn() {
 		unavailable(w, r)
 		return
 	}

@@ -221,6 +221,8 @@ type lent struct {
 	find func(ctx context.Context) (*signin.SignIn, error)
 	// standIn is what the session has of the token in mode standin.
 	standIn string
+	// owned notes a token that goes inside.
+	owned func(*signin.SignIn) error
 	// renews has it renewed where the tool keeps it, where that is due, or where
 	// its token has the mark of one that a host did not take.
 	renews func(ctx context.Context, rejected string) error
@@ -228,6 +230,7 @@ type lent struct {
 	missing   bool                        // at the last look, which only one goroutine takes
 	following sync.Mutex                  // is held while its file is looked at
 	seen      atomic.Pointer[fs.FileInfo] // of the file, when it was last taken over
+	behind    atomic.Bool                 // its file inside is not what it is to be
 
 	mu sync.Mutex
 	// mu guards what follows.
@@ -456,6 +459,7 @@ func variableOf(env []string, name string) string {
 // lend makes what the session gets.
 func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
 	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Named}
+	one.owned = func(s *signin.SignIn) error { return l.own(one, s) }
 	one.renews = func(ctx context.Context, rejected string) error {
 		// A tool that replaces a link by a file leaves a token behind that is spent.
 		path, err := filepath.EvalSymlinks(one.path)
@@ -465,7 +469,9 @@ func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
 		return l.n.renew(ctx, Renewal{Tool: one.tool, Path: path, Rejected: rejected})
 	}
 	if mode == signin.StandIn {
-		one.standIn, err = l.keys.ring.Add(one.secret())
+		one.standIn, err = l.keys.ring.Add(secretOf(s))
+	} else {
+		err = l.own(one, s)
 	}
 	if err == nil {
 		_, err = one.staged()
@@ -473,9 +479,9 @@ func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
 	return one, err
 }
 
-// secret is its token as a key of a ring.
-func (o *lent) secret() secrets.Secret {
-	return secrets.Secret{Name: signInKey(o.tool), Value: secrets.NewValue(o.now().Access().RevealForTheWire()), Lasting: true, Binding: o.tool.Binding}
+// secretOf is its token as a key of a ring.
+func secretOf(s *signin.SignIn) secrets.Secret {
+	return secrets.Secret{Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true, Binding: s.Tool.Binding}
 }
 
 // signInKey names a sign-in among the session's keys. No secret of a policy can

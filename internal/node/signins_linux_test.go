@@ -246,7 +246,7 @@ func TestT11_HeldIsAnsweredByTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := &lent{tool: s.tool, mode: signin.Hold, path: s.file, found: found, renews: func(ctx context.Context, _ string) error { return s.renew(ctx, renewalDue) }}
+	one := &lent{tool: s.tool, mode: signin.Hold, path: s.file, found: found, renews: func(ctx context.Context, _ string) error { return s.renew(ctx, renewalDue) }, owned: func(*signin.SignIn) error { return nil }}
 	ask := func(one *lent) (int, string) {
 		w := httptest.NewRecorder()
 		one.token(w, httptest.NewRequest(http.MethodPost, "https://platform.claude.com/v1/oauth/token", strings.NewReader(`{"refresh_token":"node-managed"}`)))
@@ -395,7 +395,7 @@ func TestT11_AnotherAccountIsNotTakenOver(t *testing.T) {
 func TestT11_ARenewalBeforeTheStartIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := newSignedIn(t, 8*time.Hour)
-	l := &life{n: &Node{}}
+	l := &life{n: &Node{}, keys: keys{ring: secrets.NewBook().Open("s")}}
 	one := &lent{tool: s.tool, mode: signin.Lease, path: s.file, found: s.found(t)}
 	l.lent = []*lent{one}
 	if err := s.renew(t.Context(), func(*signin.SignIn) bool { return true }); err != nil {

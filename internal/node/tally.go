@@ -33,12 +33,15 @@ func (t *tally) see(v egress.Verdict) {
 	if v.Failure != "" {
 		t.add("allowed and came to nothing: " + strings.TrimSuffix(v.Failure, "."))
 	}
+	by := "(`" + secrets.ListedBy(v.Misused) + "` says "
 	switch {
 	case v.Misused == "":
 	case v.Signed:
-		t.add("refused: a request signed as AWS wants it, which the stand-in of " + v.Misused + " cannot sign: " + secrets.SigningHelp)
+		t.add("refused: a request signed as AWS wants it, which the stand-in of " + secrets.Called(v.Misused) + " cannot sign: " + secrets.SigningHelp)
+	case v.Withdrawn:
+		t.add("refused: what is left of " + secrets.Called(v.Misused) + ", which was withdrawn " + by + "what there is)")
 	default:
-		t.add("refused: the stand-in of " + v.Misused + " where its key may not go (`" + secrets.ListedBy(v.Misused) + "` says where it may)")
+		t.add("refused: the stand-in of " + secrets.Called(v.Misused) + " where its key may not go " + by + "where it may)")
 	}
 }
 

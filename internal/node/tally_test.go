@@ -30,6 +30,12 @@ func TestEndSaysWhatCameToNothing(t *testing.T) {
 	if diff := cmp.Diff(want, some.lines("x")); diff != "" {
 		t.Error(diff)
 	}
+	var lost tally
+	lost.see(egress.Verdict{Misused: "sign-in claude claude.ai", Withdrawn: true})
+	want = []string{"refused: what is left of the sign-in claude claude.ai, which was withdrawn (`mojoup-node signin status` says what there is)"}
+	if diff := cmp.Diff(want, lost.lines("x")); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // Whoever asks for many hosts fills neither the screen nor the node.

@@ -38,7 +38,7 @@ func (l *life) tellWithdrawn(ctx context.Context, line string) {
 // withdraw takes a key from the session.
 func (l *life) withdraw(ctx context.Context, name, why string) {
 	if l.keys.ring.Withdraw(name, why) {
-		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s was withdrawn: %s", name, why))
+		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s was withdrawn: %s; given again where it is kept, or by `mojoup-node secret set %s`, it works here again", name, why, name))
 	}
 }
 
@@ -140,9 +140,10 @@ func (n *Node) reviewSessions(ctx context.Context, uid int, name string) (sessio
 	return sessions
 }
 
-// takeBack takes a sign-in from the session: its stand-in, or the token that is
-// inside, goes nowhere any more, and no file inside holds it.
-func (l *life) takeBack(ctx context.Context, one *lent, why string, in inSession) error {
+// takeBack takes a sign-in from the session: its stand-in, or each token that is or
+// was inside, goes nowhere any more, and no file inside holds it. next is what gives it
+// again.
+func (l *life) takeBack(ctx context.Context, one *lent, why, next string, in inSession) error {
 	if one.isWithdrawn() {
 		return nil
 	}
@@ -150,12 +151,23 @@ func (l *life) takeBack(ctx context.Context, one *lent, why string, in inSession
 	one.withdrawn = why
 	one.mu.Unlock()
 	one.seen.Store(nil) // so that it is looked at when it may be there again
-	l.tellWithdrawn(ctx, fmt.Sprintf("the sign-in of %s was withdrawn: %s", one.tool.Title, why))
+	l.tellWithdrawn(ctx, fmt.Sprintf("the sign-in of %s was withdrawn: %s; %s, and it works here again", one.tool.Title, why, next))
+	l.keys.ring.Withdraw(signInKey(one.tool), why)
 	if one.mode == signin.StandIn {
-		l.keys.ring.Withdraw(signInKey(one.tool), why)
 		return nil
 	}
-	return errors.Join(l.keys.ring.Refuse(one.secret(), why), l.restage(one, in))
+	return l.restage(one, in)
+}
+
+// own notes a token before it goes inside, where it may be from then on whatever
+// comes of that: all that were ever there are refused once the sign-in is withdrawn.
+func (l *life) own(one *lent, s *signin.SignIn) error {
+	if one.mode == signin.StandIn {
+		return nil
+	}
+	own := secretOf(s)
+	defer own.Value.Wipe()
+	return l.keys.ring.Own(own)
 }
 
 func (o *lent) isWithdrawn() bool {
@@ -173,7 +185,5 @@ func (l *life) giveAgain(ctx context.Context, one *lent) {
 	one.withdrawn = ""
 	one.mu.Unlock()
 	l.tellWithdrawn(ctx, fmt.Sprintf("the sign-in of %s is there again", one.tool.Title))
-	if one.mode != signin.StandIn {
-		l.keys.ring.Forget(signInKey(one.tool))
-	}
+	l.keys.ring.Restore(signInKey(one.tool))
 }

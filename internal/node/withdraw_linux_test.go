@@ -1,7 +1,11 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
@@ -109,7 +114,7 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 	if err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil {
 		t.Fatal(err)
 	}
-	if got := says("else.x.example", "/v1"); !strings.Contains(got, "API_KEY was withdrawn: its person has removed it") {
+	if got := says("else.x.example", "/v1"); !strings.Contains(got, "holds the stand-in of API_KEY, which was withdrawn: its person has removed it") {
 		t.Errorf("removed: %s", got)
 	}
 	r.noticed(t, id, "the secret API_KEY was withdrawn")
@@ -153,7 +158,7 @@ func TestB88_AKeyWhoseFileIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the file is gone", func() bool {
-		return strings.Contains(r.said(t, "api.x.example", "/", standIn), "API_KEY was withdrawn: the file "+file)
+		return strings.Contains(r.said(t, "api.x.example", "/", standIn), "holds the stand-in of API_KEY, which was withdrawn: the file "+file)
 	})
 	write()
 	until(t, "the file is there again", func() bool { return r.said(t, "api.x.example", "/", standIn) == oneKey })
@@ -301,5 +306,85 @@ func switched(mode string) func(*testing.T, *signedIn, world) {
 		if err := os.WriteFile(w.paths.Config, []byte("[node.signin.mode]\nclaude = \""+mode+"\"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestB88_EveryTokenThatWasInsideIsRefused: those of before a renewal, the one whose
+// file could not be put inside, the one that still is there because of that, and the
+// one that the node has answered in the place of the service. What could not be put or
+// removed is tried again.
+func TestB88_EveryTokenThatWasInsideIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSignedIn(t, 8*time.Hour)
+	st, err := store.Open(t.Context(), t.TempDir(), store.Options{})
+	must(t, err)
+	defer st.Close()
+	n := &Node{store: st, log: slog.New(slog.DiscardHandler), user: whois(os.Getuid())}
+	n.o.Tools, n.o.Settings = []signin.Tool{s.tool}, testSettings(t)
+	defer n.telling.Wait()
+	l := &life{n: n, diary: newDiary(), client: newHub(nil, false), keys: keys{ring: secrets.NewBook().Open("s")}}
+	l.inside.Store(&inside{})
+	one, err := l.lend(s.found(t), signin.Hold)
+	must(t, err)
+	l.lent = []*lent{one}
+	content, broken := "", errors.New("the sandbox does not answer")
+	failing := true
+	in := inSession{
+		put: func(s signin.Staged) error {
+			if failing {
+				return broken
+			}
+			content = string(s.Content())
+			return nil
+		},
+		remove: func(string) error {
+			if failing {
+				return broken
+			}
+			content = ""
+			return nil
+		},
+	}
+	look := func() error { return l.lookAfter(context.Background(), one, 1, in) }
+	renew := func() string {
+		must(t, s.renew(t.Context(), func(*signin.SignIn) bool { return true }))
+		return s.token(t)
+	}
+	tokens := []string{s.token(t), renew()}
+	if err := look(); !errors.Is(err, broken) {
+		t.Errorf("a put that fails: %v", err)
+	}
+	failing = false
+	if err := look(); err != nil || !strings.Contains(content, tokens[1]) {
+		t.Errorf("it is not tried again: %v, %q", err, content)
+	}
+	tokens = append(tokens, renew())
+	answer := httptest.NewRecorder()
+	one.token(answer, httptest.NewRequest(http.MethodPost, s.srv.URL, nil)) // before the next look
+	if !strings.Contains(answer.Body.String(), tokens[2]) {
+		t.Fatal(answer.Body)
+	}
+	must(t, os.Remove(s.file))
+	failing = true
+	for range 2 {
+		err = look()
+	}
+	if !errors.Is(err, broken) {
+		t.Errorf("a file that cannot be removed: %v", err)
+	}
+	for i, token := range tokens {
+		h := http.Header{"Authorization": {"Bearer " + token}}
+		_, misuse := l.keys.ring.Look(secrets.Request{Host: "api.anthropic.com", Port: 443, TLS: true, Path: "/v1/messages", Header: h})
+		if misuse == nil || !strings.Contains(misuse.Reason, "holds a token of the sign-in claude claude.ai, which was withdrawn: Claude Code is not signed in here") {
+			t.Errorf("token %d is good still: %+v", i, misuse)
+		}
+	}
+	failing = false
+	if look(); content != "" {
+		t.Errorf("the file is not removed: %s", content)
+	}
+	n.telling.Wait()
+	if got := strings.Join(l.shown.Notices, "\n"); !strings.Contains(got, "; sign in with claude on the host again, and it works here again") {
+		t.Errorf("told: %s", got)
 	}
 }

@@ -24,7 +24,7 @@ func (r *Ring) bodies(host string, port uint16, path string) (out []*held) {
 		return nil
 	}
 	for _, h := range r.state.Load().held {
-		if len(h.bound.body) > 0 && h.bound.host(host, port) && h.bound.path(path) {
+		if !h.passes() && len(h.bound.body) > 0 && h.bound.host(host, port) && h.bound.path(path) {
 			out = append(out, h)
 		}
 	}
@@ -47,7 +47,7 @@ func (r *Ring) SwapBody(host string, port uint16, path, contentType string, body
 		switch {
 		case key == "" || h.withdrawn != "": // the session has just ended, or see WithdrawnInBody
 		case kind == "application/x-www-form-urlencoded":
-			swapped, ok = swapForm(out, h, key)
+			swapped, ok = swapForm(out, h, h.standIn, key)
 		case kind == "application/json", strings.HasSuffix(kind, "+json"):
 			swapped, ok = swapJSON(out, h, key)
 		}
@@ -73,7 +73,7 @@ func (r *Ring) Unswapped(host string, port uint16, path, contentType string, beg
 func (r *Ring) WithdrawnInBody(host string, port uint16, path, contentType string, body []byte) *Misuse {
 	for _, h := range r.bodies(host, port, path) {
 		if h.withdrawn != "" && asksInBody(h, contentType, body) {
-			return &Misuse{Secret: h.name, Reason: "the body holds the stand-in of " + withdrawn(h)}
+			return &Misuse{Secret: h.name, Withdrawn: true, Reason: "the body holds " + h.what() + " of " + Called(h.name) + h.whichWas()}
 		}
 	}
 	return nil
@@ -83,17 +83,22 @@ func (r *Ring) WithdrawnInBody(host string, port uint16, path, contentType strin
 // field where the key goes.
 func asksInBody(h *held, contentType string, begin []byte) (found bool) {
 	kind, _, _ := mime.ParseMediaType(contentType)
-	switch {
-	case kind == "application/x-www-form-urlencoded":
-		_, found = swapForm(begin, h, h.standIn)
-	case kind == "application/json", strings.HasSuffix(kind, "+json"):
-		found = bytes.Contains(begin, []byte(h.standIn)) && asksInJSON(begin, h)
+	for _, one := range h.inside() {
+		switch {
+		case kind == "application/x-www-form-urlencoded":
+			_, found = swapForm(begin, h, one, one)
+		case kind == "application/json", strings.HasSuffix(kind, "+json"):
+			found = bytes.Contains(begin, []byte(one)) && asksInJSON(begin, h, one)
+		}
+		if found {
+			return true
+		}
 	}
-	return found
+	return false
 }
 
 // asksInJSON reports whether swapJSON would find a field of h, as far as the text goes.
-func asksInJSON(begin []byte, h *held) bool {
+func asksInJSON(begin []byte, h *held, inside string) bool {
 	dec := json.NewDecoder(bytes.NewReader(begin))
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
 		return false
@@ -109,14 +114,14 @@ func asksInJSON(begin []byte, h *held) bool {
 		}
 		var text string
 		field, _ := name.(string)
-		if slices.Contains(h.bound.body, field) && json.Unmarshal(value, &text) == nil && text == h.standIn {
+		if slices.Contains(h.bound.body, field) && json.Unmarshal(value, &text) == nil && text == inside {
 			return true
 		}
 	}
 	return false
 }
 
-func swapForm(body []byte, h *held, key string) ([]byte, bool) {
+func swapForm(body []byte, h *held, inside, key string) ([]byte, bool) {
 	pairs, found := strings.Split(string(body), "&"), false
 	for i, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
@@ -124,7 +129,7 @@ func swapForm(body []byte, h *held, key string) ([]byte, bool) {
 		if err != nil || !slices.Contains(h.bound.body, plainName) {
 			continue
 		}
-		if plain, err := url.QueryUnescape(value); err == nil && plain == h.standIn {
+		if plain, err := url.QueryUnescape(value); err == nil && plain == inside {
 			pairs[i], found = name+"="+url.QueryEscape(key), true
 		}
 	}

@@ -35,6 +35,8 @@ type Misuse struct {
 	// Signed says that the request is signed as AWS wants it: there is no place in
 	// one where a stand-in would help.
 	Signed bool
+	// Withdrawn says that the key goes nowhere any more.
+	Withdrawn bool
 }
 
 // SignIn begins the names of tokens that come from a person's sign-in to a tool.
@@ -49,9 +51,18 @@ func ListedBy(name string) string {
 	return "mojoup-node secret list"
 }
 
+// Called is how a secret is called in a sentence.
+func Called(name string) string {
+	if strings.HasPrefix(name, SignIn) {
+		return "the " + name
+	}
+	return name
+}
+
 // A Swap is what a request is sent on with.
 type Swap struct {
 	names  []string // of the secrets
+	own    []string // names under which the session's own tokens stand in it
 	header []headerSwap
 	query  string
 	asked  bool // query holds the new one
@@ -69,6 +80,15 @@ func (s *Swap) Names() []string {
 		return nil
 	}
 	return s.names
+}
+
+// Own are the names under which tokens stand in the request that the session has
+// itself.
+func (s *Swap) Own() []string {
+	if s == nil {
+		return nil
+	}
+	return s.own
 }
 
 // Header puts the keys into the fields of the request that is sent on, a copy
@@ -136,10 +156,15 @@ type looker struct {
 	misuse *Misuse
 }
 
-func (l *looker) took(name string) *Swap {
+func (l *looker) swaps() *Swap {
 	if l.swap == nil {
 		l.swap = &Swap{}
 	}
+	return l.swap
+}
+
+func (l *looker) took(name string) *Swap {
+	l.swaps()
 	if !slices.Contains(l.swap.names, name) {
 		l.swap.names = append(l.swap.names, name)
 	}
@@ -239,41 +264,73 @@ func (l *looker) lookQuery() {
 // path where the key may go, or notes a misuse.
 func (l *looker) mine(i *issued, in string) *held {
 	h := l.state.named(i.name)
-	if i.ring != l.ring || l.state.closed || h == nil || h.withdrawn != "" || !l.req.TLS || !h.bound.host(l.req.Host, l.req.Port) || !h.bound.path(l.req.Path) {
+	if i.own || i.ring != l.ring || l.state.closed || h == nil || h.withdrawn != "" || !l.req.TLS || !h.bound.host(l.req.Host, l.req.Port) || !h.bound.path(l.req.Path) {
 		l.blame(i, in)
 		return nil
 	}
 	return h
 }
 
+// what stands inside in place of the key.
+func (h *held) what() string {
+	if len(h.own) > 0 {
+		return "a token"
+	}
+	return "the stand-in"
+}
+
+// inside is each text that it is.
+func (h *held) inside() []string {
+	if len(h.own) > 0 {
+		return h.own
+	}
+	return []string{h.standIn}
+}
+
+// blameOwn is about a token that the session has itself, this one or another.
+func (l *looker) blameOwn(i *issued, in string) {
+	h := l.state.named(i.name)
+	switch {
+	case i.ring != l.ring || h == nil || l.misuse != nil:
+	case h.withdrawn != "":
+		l.misuse = &Misuse{Secret: i.name, Withdrawn: true, Reason: in + " holds a token of " + Called(i.name) + h.whichWas()}
+	case !slices.Contains(l.swap.Own(), i.name):
+		l.swaps().own = append(l.swap.own, i.name)
+	}
+}
+
 // blame says what is wrong about a stand-in that cannot be right where it is.
 func (l *looker) blame(i *issued, in string) {
+	if i.own {
+		l.blameOwn(i, in)
+		return
+	}
 	h := l.state.named(i.name)
-	if l.misuse != nil || i.own && (i.ring != l.ring || h == nil || h.standIn != i.standIn) {
+	if l.misuse != nil {
 		return
 	}
 	say := func(format string, a ...any) {
-		l.misuse = &Misuse{Secret: i.name, Reason: fmt.Sprintf(format, a...)}
+		reason := fmt.Sprintf("%s holds the stand-in of %s", in, Called(i.name)) + fmt.Sprintf(format, a...)
+		l.misuse = &Misuse{Secret: i.name, Reason: reason}
 	}
 	switch {
 	case i.ring == l.ring && h != nil && h.withdrawn == "" && !l.state.closed && l.req.signed():
 		l.misplaced(h, in)
-	case i.ring == l.ring && h != nil && h.withdrawn != "" && i.own:
-		say("%s holds a token of %s", in, withdrawn(h))
 	case i.ring == l.ring && h != nil && h.withdrawn != "":
-		say("%s holds the stand-in of %s", in, withdrawn(h))
+		say("%s", h.whichWas())
+		l.misuse.Withdrawn = true
 	case i.ring != l.ring && i.ring.closed():
-		say("%s holds the stand-in of %s of a session that has ended", in, i.name)
+		say(" of a session that has ended")
 	case i.ring != l.ring:
-		say("%s holds the stand-in of %s of another session", in, i.name)
+		say(" of another session")
 	case l.state.closed || h == nil:
-		say("%s holds the stand-in of %s, which is void: the session has ended", in, i.name)
+		say(", which is void: the session has ended")
 	case !l.req.TLS:
-		say("%s holds the stand-in of %s, whose key never goes over plain HTTP", in, i.name)
+		say(", whose key never goes over plain HTTP")
 	case !h.bound.host(l.req.Host, l.req.Port):
-		say("%s holds the stand-in of %s, whose key goes to %s only", in, i.name, h.bound.whereHosts())
+		say(", whose key goes to %s only", h.bound.whereHosts())
 	case !h.bound.path(l.req.Path):
-		say("%s holds the stand-in of %s, whose key goes to other paths only: %s", in, i.name, strings.Join(h.bound.text.Paths, ", "))
+		say(", whose key goes to other paths only: %s", strings.Join(h.bound.text.Paths, ", "))
 	default:
 		l.misplaced(h, in)
 	}
@@ -284,9 +341,9 @@ func (l *looker) misplaced(h *held, in string) {
 	switch {
 	case l.misuse != nil:
 	case l.req.signed():
-		l.misuse = &Misuse{Secret: h.name, Signed: true, Reason: fmt.Sprintf("%s holds the stand-in of %s in a request that is signed as AWS wants it, and a stand-in cannot sign", in, h.name)}
+		l.misuse = &Misuse{Secret: h.name, Signed: true, Reason: fmt.Sprintf("%s holds the stand-in of %s in a request that is signed as AWS wants it, and a stand-in cannot sign", in, Called(h.name))}
 	default:
-		l.misuse = &Misuse{Secret: h.name, Reason: fmt.Sprintf("%s holds the stand-in of %s, whose key goes elsewhere there: %s", in, h.name, h.bound.wherePlaces())}
+		l.misuse = &Misuse{Secret: h.name, Reason: fmt.Sprintf("%s holds the stand-in of %s, whose key goes elsewhere there: %s", in, Called(h.name), h.bound.wherePlaces())}
 	}
 }
 

@@ -112,6 +112,18 @@ func (b *Book) add(i *issued) {
 	b.index.Store(newIndex(b.issued))
 }
 
+// forgetOwn forgets the tokens that a session had itself: without it they are
+// nothing to anybody.
+func (b *Book) forgetOwn(r *Ring) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := len(b.issued)
+	b.issued = slices.DeleteFunc(b.issued, func(i *issued) bool { return i.own && i.ring == r })
+	if len(b.issued) != before {
+		b.index.Store(newIndex(b.issued))
+	}
+}
+
 // A Ring holds the keys of one session. Its methods are safe for concurrent
 // use; those of a nil Ring know no key.
 type Ring struct {
@@ -134,6 +146,8 @@ type held struct {
 	name    string
 	standIn string
 	value   Value
+	// own are tokens that the session itself has or had, instead of a stand-in.
+	own []string
 	// before are the values that the key had; a server may still say them.
 	before []Value
 	bound  *bound
@@ -233,9 +247,13 @@ func (r *Ring) Close() {
 	// The names and hosts stay known, for a stand-in that turns up later.
 	closed := &ringState{closed: true}
 	for _, h := range old.held {
+		if len(h.own) > 0 {
+			continue
+		}
 		closed.held = append(closed.held, &held{name: h.name, standIn: h.standIn, bound: h.bound})
 	}
 	r.state.Store(closed)
+	r.book.forgetOwn(r)
 	for _, h := range old.held {
 		h.value.Wipe()
 		for _, v := range h.before {
@@ -253,13 +271,12 @@ func (r *Ring) Bound(host string, port uint16) bool {
 	return r.state.Load().bound(host, port)
 }
 
+// passes reports whether nothing has to be looked for on behalf of it: the session
+// has the token itself, and may.
+func (h *held) passes() bool { return len(h.own) > 0 && h.withdrawn == "" }
+
 func (s *ringState) bound(host string, port uint16) bool {
-	for _, h := range s.held {
-		if h.bound.host(host, port) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.held, func(h *held) bool { return !h.passes() && h.bound.host(host, port) })
 }
 
 // Masker masks the keys of the ring as they are now, or is nil where there are

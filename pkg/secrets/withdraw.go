@@ -3,19 +3,25 @@ package secrets
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
 // Withdraw takes a key back, for a reason that people are told: from now on its
-// stand-in is refused wherever it turns up, and what holds the key and still goes
-// on is cut (see [Ring.Hold]). Answers are masked as before. It reports whether
-// the key was not withdrawn before; [Ring.Rotate] gives it again.
+// stand-in, and each token of [Ring.Own] under that name, is refused wherever it
+// turns up, and what goes on with one is cut (see [Ring.Hold]). Answers are masked
+// as before, and the hosts of an own token are read from then on. It reports whether
+// the key was not withdrawn before; [Ring.Rotate] and [Ring.Restore] give it again.
 func (r *Ring) Withdraw(name, why string) (now bool) {
 	_ = r.edit(name, func(h *held) { // a ring that is closed has nothing to withdraw
-		now = h.withdrawn == ""
-		h.withdrawn, h.turn = why, h.turn+1
+		if now = h.withdrawn == ""; now {
+			h.turn++
+		}
+		h.withdrawn = why
 	})
-	r.cut()
+	if now {
+		r.cut()
+	}
 	return now
 }
 
@@ -35,11 +41,12 @@ func (r *Ring) Rebind(name string, b Binding) error {
 	return err
 }
 
-// Refuse refuses a token that the session itself has, towards every host and
-// wherever it stands, as if it were the stand-in of a key that was withdrawn. The
-// hosts of its binding are read from now on. Another session may have the same
-// one. [Ring.Forget] ends it.
-func (r *Ring) Refuse(s Secret, why string) error {
+// Own notes a token that the session itself has, or is about to get. It passes as
+// it is until its name is withdrawn: then it is refused towards every host and
+// wherever it stands, and so is every other one that came under that name, since
+// each may be inside still. One that comes later is refused at once. Another session
+// may have the same one.
+func (r *Ring) Own(s Secret) error {
 	b, err := s.Binding.compile()
 	if err == nil {
 		err = CheckShape(s.Value)
@@ -47,24 +54,31 @@ func (r *Ring) Refuse(s Secret, why string) error {
 	if err != nil {
 		return fmt.Errorf("the secret %s: %w", s.Name, err)
 	}
-	token := string(s.Value.RevealForTheWire())
+	token, known := string(s.Value.RevealForTheWire()), false
 	err = r.change(func(all []*held) ([]*held, error) {
-		all = slices.DeleteFunc(all, func(h *held) bool { return h.name == s.Name })
-		return append(all, &held{name: s.Name, standIn: token, bound: b, withdrawn: why}), nil
+		at := slices.IndexFunc(all, func(h *held) bool { return h.name == s.Name })
+		if at < 0 {
+			return append(all, &held{name: s.Name, own: []string{token}, bound: b}), nil
+		}
+		fresh := *all[at]
+		if len(fresh.own) == 0 {
+			return nil, fmt.Errorf("the secret %s is in the ring already", s.Name)
+		}
+		if known = slices.Contains(fresh.own, token); !known {
+			fresh.own = append(slices.Clone(fresh.own), token)
+		}
+		all[at] = &fresh
+		return all, nil
 	})
-	if err != nil {
-		return err
+	if err == nil && !known {
+		r.book.add(&issued{standIn: token, ring: r, name: s.Name, own: true})
 	}
-	r.book.add(&issued{standIn: token, ring: r, name: s.Name, own: true})
-	r.cut()
-	return nil
+	return err
 }
 
-// Forget takes a token out of the ring that was refused.
-func (r *Ring) Forget(name string) {
-	_ = r.change(func(all []*held) ([]*held, error) { // as above
-		return slices.DeleteFunc(all, func(h *held) bool { return h.name == name }), nil
-	})
+// Restore lets the session's own tokens of that name pass again.
+func (r *Ring) Restore(name string) {
+	_ = r.edit(name, func(h *held) { h.withdrawn = "" }) // as above
 }
 
 // edit changes one key.
@@ -98,16 +112,38 @@ type holds struct {
 	all map[*hold]struct{}
 }
 
+// A Use is what of a ring's keys a request may go on with.
+type Use struct {
+	Names []string // of the keys that it takes along, and of own tokens
+	Host  string   // where it goes, in normal form
+	Port  uint16
+	Seen  Turn // of the keys, when they were looked up
+}
+
+// broken reports whether a request may not go on because of this key. What else said
+// an own token to its hosts, a body or a message, nobody knows.
+func (u Use) broken(h *held) bool {
+	again := h.turn != u.Seen.of(h.name)
+	if slices.Contains(u.Names, h.name) {
+		return again || h.withdrawn != ""
+	}
+	return again && len(h.own) > 0 && h.bound.host(u.Host, u.Port)
+}
+
+// concerns reports whether a request may ever be broken because of this key.
+func (u Use) concerns(h *held) bool {
+	return len(u.Names) > 0 || len(h.own) > 0 && h.bound.host(u.Host, u.Port)
+}
+
 // Hold calls cut, once, when one of the keys that a request takes along is
-// withdrawn or bound anew, which may have happened already since they were looked
+// withdrawn or bound anew, or an own token is withdrawn that it takes along or
+// whose hosts it goes to, which may have happened already since they were looked
 // up; cut must be quick. release ends that.
-func (r *Ring) Hold(names []string, seen Turn, cut func()) (release func()) {
-	return r.hold(func(s *ringState) bool {
-		return slices.ContainsFunc(names, func(name string) bool {
-			h := s.named(name)
-			return h == nil || h.withdrawn != "" || h.turn != seen.of(name)
-		})
-	}, cut)
+func (r *Ring) Hold(u Use, cut func()) (release func()) {
+	if r == nil || !slices.ContainsFunc(r.state.Load().held, u.concerns) {
+		return func() {}
+	}
+	return r.hold(func(s *ringState) bool { return slices.ContainsFunc(s.held, u.broken) }, cut)
 }
 
 // HoldUnread calls cut when a key is bound to a host that was not when a
@@ -177,17 +213,36 @@ func (t Turn) of(name string) int {
 	return 0
 }
 
-// Withdrawn says why something that took these keys along, one at least, was cut:
-// one of them goes nowhere any more, or is bound elsewhere.
-func (r *Ring) Withdrawn(names []string) string {
-	s := r.state.Load()
-	for _, name := range names {
-		if h := s.named(name); h != nil && h.withdrawn != "" {
-			return withdrawn(h)
+// Withdrawn says why something that used these keys was cut, of each key of which
+// that is so: it goes nowhere any more, or is bound elsewhere.
+func (r *Ring) Withdrawn(u Use) string {
+	var all []string
+	for _, h := range r.state.Load().held {
+		whose, before := "the key of "+h.name, u.Seen.state.named(h.name)
+		switch {
+		case !u.broken(h):
+		case len(h.own) > 0 || strings.HasPrefix(h.name, SignIn):
+			all = append(all, h.lost(Called(h.name)))
+		case h.withdrawn == "" && before != nil && h.bound != before.bound:
+			all = append(all, whose+" is bound elsewhere since")
+		default:
+			all = append(all, h.lost(whose))
 		}
 	}
-	return "the key of " + names[0] + " is bound elsewhere since"
+	if len(all) == 0 {
+		return "a key was withdrawn meanwhile"
+	}
+	return strings.Join(all, "; ")
 }
 
-// withdrawn is one sentence about a key that is.
-func withdrawn(h *held) string { return fmt.Sprintf("%s was withdrawn: %s", h.name, h.withdrawn) }
+// lost says that what has that name was withdrawn.
+func (h *held) lost(called string) string {
+	if h.withdrawn == "" {
+		return called + " was withdrawn meanwhile, and is there again"
+	}
+	return called + " was withdrawn: " + h.withdrawn
+}
+
+// whichWas goes on with a sentence that ends in the name of a key that was
+// withdrawn.
+func (h *held) whichWas() string { return ", which was withdrawn: " + h.withdrawn }
