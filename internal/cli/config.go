@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/config"
@@ -31,9 +33,9 @@ func shownSetting(v config.Value) settingValue {
 
 // settingsOrigin finds the file and environment without reading them, so that
 // a broken file can still be repaired from here.
-func settingsOrigin(p Process) (config.Origin, error) {
+func settingsOrigin(p Process) (config.Origin, here, error) {
 	paths, err := config.FindPaths(p.Getenv, p.UID)
-	return origin(p, paths), err
+	return origin(p, paths), here{paths: paths}, err
 }
 
 func newConfigGet(p Process) *cobra.Command {
@@ -43,7 +45,7 @@ func newConfigGet(p Process) *cobra.Command {
 		Args:              exactly("a setting"),
 		ValidArgsFunction: completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := settingsOrigin(p)
+			o, h, err := settingsOrigin(p)
 			if err != nil {
 				return err
 			}
@@ -63,6 +65,7 @@ func newConfigGet(p Process) *cobra.Command {
 			}
 			newPen(p).printf("%s\n", v.Text)
 			talk{w: p.Stderr}.line("from %s", v.Source.String())
+			h.tellSettings(cmd.Context(), p)
 			return nil
 		},
 	}
@@ -76,13 +79,13 @@ func newConfigSet(p Process) *cobra.Command {
 		Short:             "write one setting into the file and leave the rest of it as it is",
 		Args:              exactly("a setting", "a value"),
 		ValidArgsFunction: completeKeys,
-		RunE: func(_ *cobra.Command, args []string) error {
-			o, err := settingsOrigin(p)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, h, err := settingsOrigin(p)
 			if err != nil {
 				return err
 			}
 			change, err := o.Set(args[0], args[1])
-			return tellChange(p, change, err, "set")
+			return h.tellChange(cmd.Context(), p, change, err, "set")
 		},
 	}
 }
@@ -93,20 +96,20 @@ func newConfigUnset(p Process) *cobra.Command {
 		Short:             "take one setting out of the file: its default holds again",
 		Args:              exactly("a setting"),
 		ValidArgsFunction: completeKeys,
-		RunE: func(_ *cobra.Command, args []string) error {
-			o, err := settingsOrigin(p)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, h, err := settingsOrigin(p)
 			if err != nil {
 				return err
 			}
 			change, err := o.Unset(args[0])
-			return tellChange(p, change, err, "unset")
+			return h.tellChange(cmd.Context(), p, change, err, "unset")
 		},
 	}
 }
 
 // tellChange says what happened, and what may keep it from meaning what the
 // person had in mind.
-func tellChange(p Process, c config.Change, err error, did string) error {
+func (h here) tellChange(ctx context.Context, p Process, c config.Change, err error, did string) error {
 	if err != nil {
 		return err
 	}
@@ -119,6 +122,7 @@ func tellChange(p Process, c config.Change, err error, did string) error {
 	for _, n := range c.Notices {
 		say.line("note: %s", n)
 	}
+	h.tellSettings(ctx, p)
 	return nil
 }
 
@@ -151,6 +155,7 @@ func newConfigList(p Process) *cobra.Command {
 			for _, n := range h.settings.Notices() {
 				talk{w: p.Stderr}.line("note: %s", n)
 			}
+			h.tellSettings(cmd.Context(), p)
 			return nil
 		},
 	}

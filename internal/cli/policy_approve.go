@@ -76,5 +76,8 @@ func (h here) approve(ctx context.Context, p Process, req api.ApprovalRequest, y
 		return err
 	}
 	say.line("approved, for %s and exactly this policy", a.Repository)
+	if h.served(ctx).by != nil {
+		say.line("the system node knows it: a node of your own asks for itself")
+	}
 	return nil
 }

@@ -109,6 +109,9 @@ func setSecret(ctx context.Context, p Process, o secretOptions) error {
 	}
 	say := talk{w: p.Stderr}
 	say.line("set %s for %s", req.Name, strings.Join(req.Hosts, ", "))
+	if h.served(ctx).by != nil {
+		say.line("it is kept with the system node, for you alone: a node of your own does not have it")
+	}
 	if done.Sessions > 0 {
 		say.line("sessions that have the new key already: %d", done.Sessions)
 	}
@@ -177,16 +180,19 @@ func newSecretList(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "your secrets, without their keys: where each is kept and may go",
+		Long: `Your secrets, without their keys: where each is kept and may go. They are those of
+the node that answers: a system node has others of yours than a node of your own,
+and where there are any it is said.`,
 		Args:  noArgs,
-		RunE:  listing(p, (*client.Client).Secrets, printSecrets),
+		RunE:  listing(p, (*client.Client).Secrets, printSecrets, here.tellSecrets),
 	}
 	addJSON(cmd)
 	return cmd
 }
 
 // listing asks a node for all of one kind, starting one where none runs, and
-// prints them.
-func listing[T any](p Process, ask func(*client.Client, context.Context) (T, error), show func(Process, T)) func(*cobra.Command, []string) error {
+// prints them. also, if not nil, says what belongs to it.
+func listing[T any](p Process, ask func(*client.Client, context.Context) (T, error), show func(Process, T), also func(here, context.Context, Process)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := outside(p); err != nil {
 			return err
@@ -207,6 +213,9 @@ func listing[T any](p Process, ask func(*client.Client, context.Context) (T, err
 			return printJSON(p.Stdout, all)
 		}
 		show(p, all)
+		if also != nil {
+			also(h, cmd.Context(), p)
+		}
 		return nil
 	}
 }

@@ -37,7 +37,13 @@ With --system, as root, the node serves those people too whom the setting
 node.people.allow names. Whatever is done on somebody's files is done by a process
 of theirs, which is started when they ask for something and ends 30 seconds after
 their last session; slots and memory are shared out among all. Root sees
-everybody's sessions and may end them, and everybody else sees their own.`,
+everybody's sessions and may end them, and everybody else sees their own.
+
+There the settings are root's, of /etc/mojoup: what somebody sets for themselves
+counts for a node of their own only, and "config" says so. Secrets, approvals and
+past sessions are each person's, and apart from those of a node of their own; tool
+profiles, sign-ins and the policies of repositories are the same for both. Commands
+ask a node of one's own where one runs, and else the system node.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stop {

@@ -68,7 +68,7 @@ it and with the tool's own locks.`,
 		Args: noArgs,
 		RunE: listing(p, func(c *client.Client, ctx context.Context) (api.SignIns, error) {
 			return c.SignIns(ctx, api.SignInsRequest{Env: plan.CallerEnv(p.Environ()), SignIns: signInPlaces(p)})
-		}, printSignIns),
+		}, printSignIns, nil),
 	}
 	addJSON(cmd)
 	return cmd

@@ -22,6 +22,8 @@ A setting stands in ` + "`node.toml`" + `, for example as ` + "`node.sandbox.eng
 
 The variable named in brackets moves a place. Every setting takes effect when the node starts, unless its row says otherwise.
 
+Where a system node (` + "`serve --system`" + `) carries somebody's sessions, root's settings hold and that person's do not: those count for a node of their own only, and ` + "`config get`, `set`, `unset` and `list`" + ` say so. Secrets, approvals and past sessions of each person lie in ` + "`" + systemState + "/" + PeopleName + "/UID`" + `, for them alone, apart from those of a node of their own; ` + "`secret list`" + ` says where others are.
+
 ## Forms of values
 
 | kind | in ` + "`node.toml`" + ` | for ` + "`config set`" + ` and in variables |

@@ -103,8 +103,7 @@ func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.V
 	entry, value, err := l.n.vault.Get(ctx, l.caller.UID, name)
 	switch {
 	case errors.Is(err, vault.ErrNotFound):
-		return entry, value, fault.CannotRun("the policy asks for the secret %s, which you have not set", name).
-			WithHint("mojoup-node secret set %s --host HOST", name)
+		return entry, value, l.n.notSet(name)
 	case err != nil:
 		return entry, value, fault.CannotRun("reading the secret %s: %w", name, err)
 	case entry.Source.Kind == source.Store:
@@ -118,6 +117,15 @@ func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.V
 		return entry, value, fault.CannotRun("reading the secret %s: %w", name, err)
 	}
 	return entry, value, nil
+}
+
+// notSet refuses a session whose secret its person has not set with this node.
+func (n *Node) notSet(name string) error {
+	f := fault.CannotRun("the policy asks for the secret %s, which you have not set", name)
+	if n.o.Deputy != nil {
+		return f.WithHint("mojoup-node secret set %s --host HOST; the system node has none of those that you set with a node of your own", name)
+	}
+	return f.WithHint("mojoup-node secret set %s --host HOST", name)
 }
 
 // apartFromSecrets refuses a session that could read the file of one of its

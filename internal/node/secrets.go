@@ -14,6 +14,9 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
 )
 
+// KeepsSecrets reports whether the node of a state directory has kept secrets.
+func KeepsSecrets(state string) bool { return vault.There(state) }
+
 // Secrets lists the caller's, without their keys.
 func (n *Node) Secrets(ctx context.Context, c console.Caller) (api.Secrets, error) {
 	out := api.Secrets{Secrets: []api.Secret{}}

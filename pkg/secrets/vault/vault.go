@@ -113,6 +113,12 @@ func (v *Vault) List(ctx context.Context, owner int) ([]Entry, error) {
 	return out, nil
 }
 
+// There reports whether somebody has kept secrets in dir. It opens nothing.
+func There(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, fileName))
+	return err == nil
+}
+
 // A Stamp tells states of a vault apart without reading it.
 type Stamp struct{ info fs.FileInfo }
 
