@@ -183,8 +183,8 @@ func newSecretList(p Process) *cobra.Command {
 		Long: `Your secrets, without their keys: where each is kept and may go. They are those of
 the node that answers: a system node has others of yours than a node of your own,
 and where there are any it is said.`,
-		Args:  noArgs,
-		RunE:  listing(p, (*client.Client).Secrets, printSecrets, here.tellSecrets),
+		Args: noArgs,
+		RunE: listing(p, (*client.Client).Secrets, printSecrets, here.tellSecrets),
 	}
 	addJSON(cmd)
 	return cmd
