@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +17,7 @@ import (
 
 // TestB36_WhatCannotBeSwappedStays: a stand-in in the head of a CONNECT, cut in two
 // over lines of one name, in a name, or of a session that has ended: refused with a
-// sentence that names the key, and nothing comes to the host. Behind a body, in a
-// trailer, it is looked for as little as in the body.
+// sentence that names the key, and nothing comes to the host.
 func TestB36_WhatCannotBeSwappedStays(t *testing.T) {
 	w, standIn := keyWorld(t, all, bindAPI)
 	var got heard
@@ -62,6 +62,97 @@ func TestB36_WhatCannotBeSwappedStays(t *testing.T) {
 	}
 	if got.count() != before {
 		t.Error("something came to the host")
+	}
+}
+
+// TestT3_StandInsInTrailersAreRefused: behind a body as before it, over both
+// protocols, also where the host has begun to answer. The host gets no whole
+// request; a trailer without one arrives.
+func TestT3_StandInsInTrailersAreRefused(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		for _, early := range []bool{false, true} {
+			w, standIn := keyWorld(t, all, bindAPI)
+			whole := make(chan string, 8)
+			w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+				if early {
+					_ = http.NewResponseController(rw).EnableFullDuplex()
+					_, _ = io.WriteString(rw, "begun")
+					_ = http.NewResponseController(rw).Flush()
+				}
+				if body, err := io.ReadAll(r.Body); err == nil {
+					whole <- string(body) + r.Trailer.Get("X-Sum")
+				}
+			})
+			for name, tt := range map[string]struct {
+				values []string
+				want   string
+			}{
+				"as it is":  {[]string{standIn}, "the trailer X-Sum holds the stand-in of API_KEY, whose key goes elsewhere there"},
+				"in basic":  {[]string{basicAuth("me", standIn)}, "the trailer X-Sum holds the stand-in of API_KEY"},
+				"cut":       {[]string{standIn[:9], standIn[9:]}, "the trailer X-Sum holds the stand-in of API_KEY"},
+				"elsewhere": {nil, ""},
+			} {
+				before := w.count(false)
+				body, feed := io.Pipe()
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://api.x.example/v1", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Trailer = http.Header{"X-Sum": nil}
+				began := make(chan struct{})
+				go func() {
+					_, _ = io.WriteString(feed, "body")
+					if early {
+						<-began
+					}
+					req.Trailer["X-Sum"] = tt.values
+					if tt.values == nil {
+						req.Trailer["X-Sum"] = []string{"7"}
+					}
+					_ = feed.Close()
+				}()
+				res, err := w.client(h2).Do(req)
+				close(began)
+				if err != nil {
+					t.Fatalf("h2 %t, early %t, %s: %v", h2, early, name, err)
+				}
+				text, err := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if tt.want == "" {
+					if got := <-whole; res.StatusCode != 200 || got != "body7" || w.count(false) != before {
+						t.Errorf("h2 %t, early %t: a trailer without one: %d %q %q", h2, early, res.StatusCode, text, got)
+					}
+					continue
+				}
+				w.wait(name, func(Verdict) bool { return w.count(false) > before })
+				denials := slices.DeleteFunc(w.recorded(), func(v Verdict) bool { return v.Allowed })
+				v := denials[before]
+				if v.Misused != "API_KEY" || v.Method != "POST" || v.Path != "/v1" || !strings.Contains(v.Reason, tt.want) || strings.Contains(v.Reason, standIn) {
+					t.Errorf("h2 %t, early %t, %s: %s", h2, early, name, v.Reason)
+				}
+				if !early && (err != nil || res.StatusCode != 403 || !strings.Contains(string(text), tt.want)) {
+					t.Errorf("h2 %t, %s: told %d %s %v", h2, name, res.StatusCode, text, err)
+				}
+				if n := w.count(false) - before; n != 1 {
+					t.Errorf("h2 %t, early %t, %s: %d denials", h2, early, name, n)
+				}
+			}
+			w.stop()
+			if len(whole) > 0 {
+				t.Errorf("h2 %t, early %t: the host has %q", h2, early, <-whole)
+			}
+		}
+	}
+	// Over HTTP/1.1 no head names them before.
+	w, standIn := keyWorld(t, all, bindAPI)
+	c := w.inside("api.x.example:443", "http/1.1")
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: api.x.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n%s: x\r\n\r\n", standIn)
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || res.StatusCode != 403 {
+		t.Fatalf("a trailer's name: %v %v", res, err)
+	}
+	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text), "the name of a trailer holds the stand-in of API_KEY") || strings.Contains(string(text), standIn) {
+		t.Errorf("a trailer's name: %s", text)
 	}
 }
 

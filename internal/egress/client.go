@@ -200,11 +200,22 @@ type asked struct {
 // refuseBody stops reading a request that was well begun. It is recorded here,
 // beside the verdict of its head: an answer may be under way already.
 func (c *client) refuseBody(why *refusal) *refusal {
-	stop, a := *why, c.link.asked
-	v := c.link.serving.begin(c.link)
+	stop := c.link.refuseBody(why, c.link.asked)
+	c.refused.Store(stop)
+	return stop
+}
+
+// refuseBody records a refusal of what comes behind a head.
+func (l *link) refuseBody(why *refusal, a asked) *refusal {
+	v, stop := l.serving.begin(l), *why
 	v.about(a.to.host, a.to.port, a.method, a.path)
+	if why.misuse != nil {
+		v.decide(ofSecret(why.misuse))
+		v.misused(why.misuse)
+		stop.verdict = v.settle()
+		return &stop
+	}
 	stop.verdict = v.deny(why.reason)
-	c.refused.Store(&stop)
 	return &stop
 }
 

@@ -35,7 +35,7 @@ func (s *serving) connect(ctx context.Context, c *client, h head) {
 	for _, f := range h.fields {
 		if misuse := s.session.Keys.Plain(f.value, "the header "+f.key+" of CONNECT"); misuse != nil {
 			v.misused(misuse)
-			d = policy.Decision{Rule: "secret " + misuse.Secret, Layer: policy.LayerNode, Reason: misuse.Reason}
+			d = ofSecret(misuse)
 			break
 		}
 	}

@@ -147,6 +147,7 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 		s.deny(w, r, v.settle(), http.StatusForbidden)
 		return
 	}
+	s.lookBehind(x, r)
 	if d, ok = s.push(x, r, d); !ok {
 		return
 	}
@@ -348,9 +349,14 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 	}
 	if e, ok := w.(*http1); ok {
 		if why := e.c.refused.Load(); why != nil {
-			answer(w, why.status, refusedText(why.verdict))
+			answer(w, why.status, why.text())
 			return
 		}
+	}
+	var why *refusal
+	if errors.As(err, &why) && why.misuse != nil {
+		answer(w, why.status, why.text())
+		return
 	}
 	sentence := unreachable(x.to.host, err)
 	if !gone {

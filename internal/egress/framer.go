@@ -37,10 +37,12 @@ var (
 // request that was not looked at.
 type framer struct {
 	part    part
-	left    int64 // bytes left of a body or chunk
-	trailer int   // bytes of trailers so far
-	scanned int   // bytes of an unfinished head or line already looked at
-	last    head  // the head that passed last; its fields lie in room
+	left    int64                // bytes left of a body or chunk
+	trailer int                  // bytes of trailers so far
+	behind  int                  // how many there are
+	look    func(field) *refusal // at each trailer, or nil
+	scanned int                  // bytes of an unfinished head or line already looked at
+	last    head                 // the head that passed last; its fields lie in room
 	room    []field
 	heads   int // how many did
 }
@@ -157,7 +159,7 @@ func (f *framer) chunkSize(data []byte) (int, *refusal) {
 		}
 	}
 	if n == 0 {
-		f.part, f.trailer = inTrailer, 0
+		f.part, f.trailer, f.behind = inTrailer, 0, 0
 	} else {
 		f.part, f.left = inChunk, n
 	}
@@ -194,6 +196,14 @@ func (f *framer) trailerLine(data []byte) (int, *refusal) {
 	switch one.key {
 	case "Content-Length", "Transfer-Encoding", "Trailer", "Host":
 		return 0, malformed("a trailer speaks about framing or routing")
+	}
+	if f.behind++; f.behind > maxFields {
+		return 0, malformed("more than 100 trailers")
+	}
+	if f.look != nil {
+		if why := f.look(one); why != nil {
+			return 0, why
+		}
 	}
 	return end, nil
 }

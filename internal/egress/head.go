@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 const (
@@ -23,9 +25,18 @@ type refusal struct {
 	// verdict is set where it is recorded: its head was in order, and has one of
 	// its own.
 	verdict Verdict
+	misuse  *secrets.Misuse // where it is a stand-in
 }
 
 func (r *refusal) Error() string { return r.reason }
+
+// text is what whoever asked is told of a refusal that is recorded.
+func (r *refusal) text() string {
+	if r.misuse != nil {
+		return denialText(r.verdict)
+	}
+	return refusedText(r.verdict)
+}
 
 func malformed(reason string) *refusal {
 	return &refusal{status: http.StatusBadRequest, reason: reason}

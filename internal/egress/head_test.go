@@ -53,6 +53,7 @@ var smuggled = map[string]string{
 	"chunk without size":      proxied + "Transfer-Encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n",
 	"chunk line endless":      proxied + "Transfer-Encoding: chunked\r\n\r\n5;" + strings.Repeat("a", 300) + "\r\nhello\r\n0\r\n\r\n",
 	"trailer with CL":         proxied + "Transfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 5\r\n\r\n",
+	"too many trailers":       proxied + "Transfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("A: b\r\n", 101) + "\r\n",
 	"trailer folded":          proxied + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n c\r\n\r\n",
 	"bare LF head":            strings.ReplaceAll(proxied, "\r\n", "\n") + "\n",
 	"bare LF in one line":     "POST http://api.x.example/v1 HTTP/1.1\r\nHost: api.x.example\nX: y\r\n\r\n",

@@ -38,7 +38,7 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 	}
 	if misuse != nil {
 		x.v.misused(misuse)
-		return policy.Decision{Rule: "secret " + misuse.Secret, Layer: policy.LayerNode, Reason: misuse.Reason}, false
+		return ofSecret(misuse), false
 	}
 	x.swap = swap
 	if !x.link.tls || !ring.Bound(x.to.host, x.to.port) {
@@ -49,6 +49,59 @@ func (s *serving) keys(x *exchange, r *http.Request) (policy.Decision, bool) {
 		return policy.Decision{Layer: policy.LayerNode, Reason: "a key is bound to this host, and what follows an upgrade to anything but WebSocket cannot be read"}, false
 	}
 	return policy.Decision{}, true
+}
+
+// ofSecret is the denial of a request with a misused stand-in.
+func ofSecret(m *secrets.Misuse) policy.Decision {
+	return policy.Decision{Rule: "secret " + m.Secret, Layer: policy.LayerNode, Reason: m.Reason}
+}
+
+// lookBehind has the fields looked at that come behind the body: no key goes
+// there, and a stand-in in one ends the request before the host has all of it.
+func (s *serving) lookBehind(x *exchange, r *http.Request) {
+	ring := s.session.Keys
+	e, first := x.w.(*http1)
+	if ring == nil || first && r.ContentLength >= 0 || !first && len(r.Trailer) == 0 {
+		return
+	}
+	look := func(h http.Header, names ...string) *refusal {
+		if misuse := ring.Trailer(secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path, Header: h, Names: names}); misuse != nil {
+			return &refusal{status: http.StatusForbidden, reason: misuse.Reason, misuse: misuse}
+		}
+		return nil
+	}
+	if first {
+		came := http.Header{}
+		e.c.frame.look = func(f field) *refusal {
+			came[f.key] = append(came[f.key], f.value)
+			return look(http.Header{f.key: came[f.key]}, f.name)
+		}
+		return
+	}
+	r.Body = &trailed{r.Body, func() *refusal { // their names are in the head
+		why := look(r.Trailer)
+		if why != nil {
+			why = x.link.refuseBody(why, asked{x.to, r.Method, x.path})
+		}
+		return why
+	}}
+}
+
+// trailed is a body of HTTP/2 whose trailers are looked at when they have come.
+type trailed struct {
+	io.ReadCloser
+	look func() *refusal
+}
+
+func (t *trailed) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if err == io.EOF {
+		if why := t.look(); why != nil {
+			t.look = func() *refusal { return why }
+			return n, why
+		}
+	}
+	return n, err
 }
 
 // A Keeper knows keys that somebody else renews while the session runs. Its

@@ -28,7 +28,8 @@
 // TLS is also ended for every host that a key of the session is bound to. A
 // stand-in in header or URL of a request that is read is swapped where its
 // binding says and is a denial anywhere else, on hosts that the policy denies
-// too. Bodies are not searched, but for the fields that a binding names.
+// too, and one behind a body, in a trailer, is a denial everywhere. Bodies are not
+// searched, but for the fields that a binding names.
 //
 // Of a push by git that the policy limits by reference the list of commands is
 // read before anything is sent on; each is judged, the old value by what the

@@ -200,15 +200,46 @@ func (r *Ring) Plain(text, place string) *Misuse {
 	return l.misuse
 }
 
+// Trailer finds a stand-in in fields that come behind a request's body, of which
+// req has nothing else but where it goes. No binding names a place there.
+func (r *Ring) Trailer(req Request) *Misuse {
+	if r == nil {
+		return nil
+	}
+	l := looker{ring: r, state: r.state.Load(), req: &req}
+	for _, name := range req.Names {
+		l.anywhere(name, "the name of a trailer")
+	}
+	for name, values := range req.Header {
+		in := "the trailer " + name
+		for _, v := range values {
+			l.anywhere(v, in)
+			if plain, ok := basicPlain(v); ok {
+				l.anywhere(plain, in)
+			}
+		}
+		if len(values) > 1 {
+			l.anywhere(strings.Join(values, ""), in)
+		}
+	}
+	return l.misuse
+}
+
+// basicPlain is what a value of the form Basic encodes.
+func basicPlain(value string) (string, bool) {
+	scheme, rest, ok := strings.Cut(value, " ")
+	if !ok || !strings.EqualFold(scheme, "Basic") {
+		return "", false
+	}
+	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
+	return string(plain), err == nil
+}
+
 // header looks at a field as it stands and, of Basic, at what it encodes.
 func (l *looker) header(name string, at int, value string) {
 	l.inHeader(name, at, value, value)
-	scheme, rest, ok := strings.Cut(value, " ")
-	if !ok || !strings.EqualFold(scheme, "Basic") {
-		return
-	}
-	if plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil {
-		l.inHeader(name, at, value, string(plain))
+	if plain, ok := basicPlain(value); ok {
+		l.inHeader(name, at, value, plain)
 	}
 }
 
