@@ -366,6 +366,22 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestCoreDumpsBySocket: since Linux 6.16 the kernel may send them to a socket, and
+// then no limit of a session keeps its memory from there.
+func TestCoreDumpsBySocket(t *testing.T) {
+	for pattern, want := range map[string]State{"@/run/dumps\n": Warn, "@@/run/dumps\n": Warn, "|/usr/lib/handler\n": OK, "core.%p\n": OK} {
+		h := goodHost()
+		h.Files = changed(map[string]string{"/proc/sys/kernel/core_pattern": pattern})
+		c := check(t, h, NameCore)
+		if c.State != want || (want == Warn) != (strings.HasSuffix(c.Found, "by the socket /run/dumps") && c.Reason != "" && c.Mend != "") {
+			t.Errorf("%q: %+v", pattern, c)
+		}
+		if !Examine(t.Context(), h, Native).Verdict.Able {
+			t.Errorf("%q decides", pattern)
+		}
+	}
+}
+
 func TestWhatInforms(t *testing.T) {
 	h := goodHost()
 	h.Files = changed(map[string]string{

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 )
 
@@ -78,11 +79,15 @@ func checkTIOCSTI(h *Host, _ facts) Check {
 }
 
 func checkCore(h *Host, _ facts) Check {
-	handler, piped := strings.CutPrefix(h.text("/proc/sys/kernel/core_pattern"), "|")
-	if !piped {
-		return Check{State: OK, Found: "core dumps go to files"}
+	switch to := sandbox.CoreHandlerOf(h.text(sandbox.CorePattern)); {
+	case to.Socket != "":
+		return Check{State: Warn, Found: "core dumps go to a program of the host, by the socket " + plain(to.Socket),
+			Reason: "what crashes in a session is sent to that program with its memory, because the kernel asks no limit before it sends",
+			Mend:   "have core dumps go to a file or to a program that the kernel starts: see core(5), kernel.core_pattern"}
+	case to.Pipe != "":
+		return Check{State: OK, Found: "core dumps go to a program of the host (" + plain(to.Pipe) + "); sessions dump none"}
 	}
-	return Check{State: OK, Found: "core dumps go to a program of the host (" + plain(handler) + "); sessions dump none"}
+	return Check{State: OK, Found: "core dumps go to files"}
 }
 
 func checkVsock(h *Host, _ facts) Check {

@@ -216,7 +216,8 @@ func (b *box) Check(ctx context.Context) (sandbox.Enforced, error) {
 	if err := b.first(ctx); err != nil {
 		return nil, err
 	}
-	out := append(facts(b.spec, b.machine.abi, b.notifier != nil), b.bounds.facts()...)
+	out := append(facts(b.spec, b.machine.abi, b.notifier != nil), CrashFacts()...)
+	out = append(out, b.bounds.facts()...)
 	return append(out, unshelteredFacts(b.bare)...), nil
 }
 

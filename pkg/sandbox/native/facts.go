@@ -32,6 +32,16 @@ func facts(s sandbox.Spec, abi int, tells bool) sandbox.Enforced {
 	return out
 }
 
+// CrashFacts say where the memory of what crashes inside goes now: that is the
+// machine's to choose, at any time.
+func CrashFacts() []sandbox.Fact {
+	pattern, err := os.ReadFile(sandbox.CorePattern)
+	if err != nil {
+		return nil
+	}
+	return sandbox.CoreHandlerOf(string(pattern)).CrashFacts()
+}
+
 // refusedCalls says whether anybody hears of what the filter refuses.
 func refusedCalls(tells bool) sandbox.Fact {
 	if tells {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/native"
 )
 
 // facts say what a sandbox of this Spec enforces once its check has passed.
@@ -35,6 +36,7 @@ func (b *box) facts(limits []sandbox.Fact) sandbox.Enforced {
 	for _, l := range b.lacking.Links {
 		out = append(out, fact("link "+l.Target, sandbox.Absent, "a gateway of %s has no right to make it", g.Generation))
 	}
+	out = append(out, native.CrashFacts()...)
 	out = append(out, b.directFacts()...)
 	out = append(out, b.limitFacts()...)
 	out = append(out, limits...)
