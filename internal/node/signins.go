@@ -133,10 +133,18 @@ func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
 		Lookup:  func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
 		Keyring: n.signInKeyring,
 		Command: func(ctx context.Context, argv []string) (secrets.Value, bool, error) {
-			return n.signInCommand(ctx, home, argv)
+			v, found, err := n.signInCommand(ctx, home, argv)
+			if errors.Is(err, errNotThere) {
+				err = nil
+			}
+			return v, found, err
 		},
 	}
 }
+
+// errNotThere says that a program which prints a sign-in cannot be run now: it may be
+// in the middle of an update.
+var errNotThere = errors.New("there is no such program, or only where a session could change it")
 
 // signInCommand runs a program as a secret's command is run: as the user of this
 // process, in no directory of a repository's, for ten seconds at most, and what it
@@ -145,7 +153,7 @@ func (n *Node) signInCommand(ctx context.Context, home string, argv []string) (s
 	path := n.commandPath(home)
 	ref, ok := signInReference(path, argv)
 	if !ok || searchpath.Leads(searchpath.Find(path, argv[0]), home, n.writable()...) { // apartFromSecrets says so
-		return secrets.Value{}, false, nil
+		return secrets.Value{}, false, errNotThere
 	}
 	v, err := source.Reader{Cache: &n.commands, Path: path}.Read(ctx, ref)
 	if e, is := errors.AsType[*source.Error](err); is && e.None() {
@@ -420,6 +428,11 @@ func (l *life) findSignIn(ctx context.Context, tool signin.Tool, w signin.World,
 	}
 	one, err := l.lend(s, mode)
 	if err == nil && one.path == "" {
+		if s.Printed { // whose program is gone has not said that there is none
+			w.Command = func(ctx context.Context, argv []string) (secrets.Value, bool, error) {
+				return l.n.signInCommand(ctx, w.Home, argv)
+			}
+		}
 		one.find = func(ctx context.Context) (*signin.SignIn, error) { return tool.Find(ctx, w) }
 	}
 	return one, err

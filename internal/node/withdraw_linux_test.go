@@ -388,3 +388,73 @@ func TestB88_EveryTokenThatWasInsideIsRefused(t *testing.T) {
 		t.Errorf("told: %s", got)
 	}
 }
+
+// TestB88_AProgramThatFailsTakesNothing: where a program prints the sign-in, it was
+// signed out when it says so by its own end, at two looks. One that is killed, cannot
+// be run or is gone for a moment, as in an update, takes nothing away.
+func TestB88_AProgramThatFailsTakesNothing(t *testing.T) {
+	st, err := store.Open(t.Context(), t.TempDir(), store.Options{})
+	must(t, err)
+	defer st.Close()
+	const token = "gho_Printed0123456789abcdefghij"
+	home, dir := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", dir)
+	gh := filepath.Join(dir, "gh")
+	prints := func(script string) { must(t, os.WriteFile(gh, []byte("#!/bin/sh\n"+script+"\n"), 0o755)) }
+	all := signin.Named(signin.Builtin(), "copilot")
+	tool := all[len(all)-1]
+	n := &Node{store: st, log: slog.New(slog.DiscardHandler), user: whois(os.Getuid())}
+	n.o.Tools, n.o.Settings = []signin.Tool{tool}, testSettings(t)
+	defer n.telling.Wait()
+	l := &life{n: n, req: api.RunRequest{Env: []string{"HOME=" + home}}, diary: newDiary(), client: newHub(nil, false), keys: keys{ring: secrets.NewBook().Open("s")}}
+	find := func() (*lent, error) {
+		return l.findSignIn(t.Context(), tool, n.signInWorld(home, api.SignInPlaces{}), signin.StandIn)
+	}
+	if _, err := find(); signin.KindOf(err) != signin.None {
+		t.Errorf("without the program: %v", err)
+	}
+	prints("echo " + token)
+	one, err := find()
+	must(t, err)
+	l.lent = []*lent{one}
+	sent := func() string {
+		h := http.Header{"Authorization": {"Bearer " + one.standIn}}
+		swap, misuse := l.keys.ring.Look(secrets.Request{Host: "api.github.com", Port: 443, TLS: true, Path: "/user", Header: h})
+		if misuse != nil {
+			return misuse.Reason
+		}
+		swap.Header(h)
+		return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+	}
+	looks := func(times int) (err error) {
+		for range times {
+			n.commands.Forget() // which time does, too
+			err = l.lookAfter(context.Background(), one, keyringTurns, inSession{})
+		}
+		return err
+	}
+	for what, fails := range map[string]func(){
+		"killed": func() { prints("kill -9 $$") }, "its program was killed": func() { prints("/bin/sh -c 'kill -9 $$'; exit $?") },
+		"not to be run": func() { must(t, os.Chmod(gh, 0o600)) }, "gone": func() { must(t, os.Remove(gh)) },
+		"without its interpreter": func() { must(t, os.WriteFile(gh, []byte("#!/none/such\n"), 0o755)) },
+	} {
+		prints("echo " + token)
+		must(t, os.Chmod(gh, 0o755))
+		fails()
+		if err := looks(3); err == nil || sent() != token {
+			t.Errorf("%s: %v; %s", what, err, sent())
+		}
+	}
+	must(t, os.RemoveAll(gh))
+	prints("exit 1")
+	if looks(1); sent() != token {
+		t.Errorf("after one look: %s", sent())
+	}
+	if looks(1); !strings.Contains(sent(), "which was withdrawn: Copilot CLI is not signed in here: `gh auth token` gives no token") {
+		t.Errorf("after two: %s", sent())
+	}
+	prints("echo " + token)
+	if err := looks(1); err != nil || sent() != token {
+		t.Errorf("there again: %v; %s", err, sent())
+	}
+}

@@ -293,7 +293,7 @@ func (t Tool) byCommand(ctx context.Context, w World, p Place) (*SignIn, error) 
 	if err != nil {
 		return nil, err
 	}
-	s.Kept = "command " + name
+	s.Kept, s.Printed = "command "+name, true
 	return s, nil
 }
 

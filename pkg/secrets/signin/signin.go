@@ -82,6 +82,8 @@ type SignIn struct {
 	Tool Tool
 	// Kept says where, for people: "file /home/me/.codex/auth.json".
 	Kept string
+	// Printed says that a program has said it.
+	Printed bool
 	// Path is the file, without symbolic links; empty for one in a variable or
 	// a keyring, which nobody renews. Named is the same file as its place names it.
 	Path, Named string

@@ -92,6 +92,9 @@ func run(ctx context.Context, line, path string) ([]byte, error) {
 	case ctx.Err() != nil:
 		clear(out.b)
 		return nil, errorf("run it yourself and see what it waits for", "the command of the secret did not end within %v", within)
+	case errors.As(err, &exit) && !answered(exit.ExitCode()):
+		clear(out.b)
+		return nil, errorf("run it yourself and see what it says", "the command of the secret failed: %s", exit.ProcessState)
 	case errors.As(err, &exit):
 		clear(out.b)
 		return nil, givesNone("the command of the secret failed: %s", exit.ProcessState)
@@ -105,6 +108,15 @@ func run(ctx context.Context, line, path string) ([]byte, error) {
 		return nil, givesNone("the command of the secret wrote nothing")
 	}
 	return out.b, nil
+}
+
+// answered reports whether a command that failed has run to its own end and so may
+// have said that it has no key. One that could not be run, or was killed, has said
+// nothing: of the first the shell says 126 or 127, of what it started and a signal
+// ended 128 and the signal's number.
+func answered(code int) bool {
+	const lastSignal = 64
+	return code > 0 && code != 126 && code != 127 && (code <= 128 || code > 128+lastSignal)
 }
 
 // bounded keeps as much as a key may be.

@@ -55,7 +55,9 @@ type Error struct {
 	none, gone   bool
 }
 
-// None reports whether it was a command that ended and had no key to give.
+// None reports whether it was a command that ran to its own end, by an exit status or
+// without a word, and had no key to give. One that was killed, took too long or could
+// not be run at all has not said that.
 func (e *Error) None() bool { return e.none }
 
 func (e *Error) Error() string { return e.reason }

@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,27 @@ func TestCommands(t *testing.T) {
 	} {
 		_, err := read(t, o, Reference{Command, line})
 		wantError(t, err, words)
+	}
+}
+
+// TestB88_WhatACommandsEndSays: a key is withdrawn where a command has ended by itself
+// and given none. One that was killed, or could not be run, takes nothing away.
+func TestB88_WhatACommandsEndSays(t *testing.T) {
+	for line, none := range map[string]bool{
+		"exit 1": true, "exit 4": true, "exit 125": true, "exit 128": true, "exit 255": true, "true": true, "echo": true, "echo " + key + "; exit 1": true,
+		"kill -9 $$": false, "kill -TERM $$": false, "/bin/sh -c 'kill -9 $$'; exit $?": false, "exit 192": false,
+		"/none/such": false, "exec /none/such": false, "exec /etc/passwd": false, "head -c 100000 /dev/zero": false,
+	} {
+		_, err := read(t, Reader{}, Reference{Command, line})
+		if e, ok := errors.AsType[*Error](err); !ok || e.None() != none || Gone(err) {
+			t.Errorf("%s: none: %t, %v", line, ok && e.None(), err)
+		}
+	}
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	_, err := Reader{}.Read(late, Reference{Command, "exit 1"})
+	if e, ok := errors.AsType[*Error](err); !ok || e.None() {
+		t.Errorf("too late: %v", err)
 	}
 }
 
