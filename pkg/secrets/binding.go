@@ -1,7 +1,6 @@
 package secrets
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -239,8 +238,8 @@ func swapHeader(forms []form, value, standIn, key string) (string, bool) {
 		switch {
 		case f == formBare && value == standIn:
 			return key, true
-		case f == formBasic && ok && strings.EqualFold(scheme, "Basic"):
-			if s, ok := swapBasic(rest, standIn, key); ok {
+		case f == formBasic:
+			if s, ok := swapBasic(value, standIn, key); ok {
 				return scheme + " " + s, true
 			}
 		case (f == formBearer || f == formToken) && ok && strings.EqualFold(scheme, string(f)) && rest == standIn:
@@ -251,17 +250,17 @@ func swapHeader(forms []form, value, standIn, key string) (string, bool) {
 }
 
 // swapBasic swaps the password, or the user in front of an empty one.
-func swapBasic(credentials, standIn, key string) (string, bool) {
-	plain, err := base64.StdEncoding.DecodeString(credentials)
-	if err != nil {
+func swapBasic(value, standIn, key string) (credentials string, ok bool) {
+	plain, by := basicPlain(value)
+	if by == nil {
 		return "", false
 	}
-	user, password, ok := strings.Cut(string(plain), ":")
+	user, password, ok := strings.Cut(plain, ":")
 	switch {
 	case ok && password == standIn && !strings.Contains(user, standIn):
-		return base64.StdEncoding.EncodeToString([]byte(user + ":" + key)), true
+		return by.EncodeToString([]byte(user + ":" + key)), true
 	case ok && user == standIn && (password == "" || password == "x-oauth-basic"):
-		return base64.StdEncoding.EncodeToString([]byte(key + ":" + password)), true
+		return by.EncodeToString([]byte(key + ":" + password)), true
 	}
 	return "", false
 }

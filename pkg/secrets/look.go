@@ -123,6 +123,9 @@ func (r *Ring) Look(req Request) (*Swap, *Misuse) {
 	}
 	l := looker{ring: r, state: r.state.Load(), req: &req}
 	for name, values := range req.Header {
+		if len(name) >= minLength {
+			l.anywhere(name, "the name of a header")
+		}
 		for at, v := range values {
 			l.header(name, at, v)
 		}
@@ -214,7 +217,7 @@ func (r *Ring) Trailer(req Request) *Misuse {
 		in := "the trailer " + name
 		for _, v := range values {
 			l.anywhere(v, in)
-			if plain, ok := basicPlain(v); ok {
+			if plain, by := basicPlain(v); by != nil {
 				l.anywhere(plain, in)
 			}
 		}
@@ -225,20 +228,26 @@ func (r *Ring) Trailer(req Request) *Misuse {
 	return l.misuse
 }
 
-// basicPlain is what a value of the form Basic encodes.
-func basicPlain(value string) (string, bool) {
+// basicPlain is what a value of the form Basic encodes, and in which alphabet: many
+// servers read any of them.
+func basicPlain(value string) (plain string, by *base64.Encoding) {
 	scheme, rest, ok := strings.Cut(value, " ")
 	if !ok || !strings.EqualFold(scheme, "Basic") {
-		return "", false
+		return "", nil
 	}
-	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
-	return string(plain), err == nil
+	rest = strings.TrimSpace(rest)
+	for _, by = range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		if b, err := by.DecodeString(rest); err == nil {
+			return string(b), by
+		}
+	}
+	return "", nil
 }
 
 // header looks at a field as it stands and, of Basic, at what it encodes.
 func (l *looker) header(name string, at int, value string) {
 	l.inHeader(name, at, value, value)
-	if plain, ok := basicPlain(value); ok {
+	if plain, by := basicPlain(value); by != nil {
 		l.inHeader(name, at, value, plain)
 	}
 }

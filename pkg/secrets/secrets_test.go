@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/gob"
 	"encoding/json"
@@ -447,4 +448,53 @@ func TestB40_OneVariableTwoHosts(t *testing.T) {
 			t.Errorf("%s: %q %s", host, got, why)
 		}
 	}
+}
+
+// TestB36_BasicHoweverItIsWritten: without padding, and in the alphabet of URLs, as
+// many servers read it, a stand-in is found too; the key goes out in the same way.
+func TestB36_BasicHoweverItIsWritten(t *testing.T) {
+	const key = "sk-0123456789abcdefghijklmnop"
+	r := NewBook().Open("s")
+	standIn, err := r.Add(Secret{Name: "A", Value: NewValue([]byte(key)), Binding: Binding{Hosts: []string{"x.example"}, Headers: []string{"Authorization: basic"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		for _, user := range []string{"a", "me", "you", "??>>"} {
+			h := http.Header{"Authorization": {"Basic " + by.EncodeToString([]byte(user+":"+standIn))}}
+			if _, misuse := r.Look(Request{Host: "evil.example", Port: 443, TLS: true, Path: "/", Header: h}); misuse == nil {
+				t.Errorf("%s passes to another host", h)
+			}
+			swap, misuse := r.Look(Request{Host: "x.example", Port: 443, TLS: true, Path: "/", Header: h})
+			if misuse != nil {
+				t.Errorf("%s: %+v", h, misuse)
+				continue
+			}
+			swap.Header(h)
+			if want := "Basic " + by.EncodeToString([]byte(user+":"+key)); h.Get("Authorization") != want {
+				t.Errorf("got %s, want %s", h, want)
+			}
+		}
+	}
+}
+
+// TestT3_InANameThatIsWrittenAsUsual: names are kept in one spelling, in which a
+// stand-in of digits and small letters may be written already.
+func TestT3_InANameThatIsWrittenAsUsual(t *testing.T) {
+	r := NewBook().Open("s")
+	for range 64 {
+		name := rand.Text()
+		standIn, err := r.Add(Secret{Name: name, Value: NewValue([]byte("0123456789abcdef0123456789abcdef")), Binding: Binding{Hosts: []string{"x.example"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if http.CanonicalHeaderKey(standIn) != standIn {
+			continue // it is among the names as they were sent
+		}
+		if _, misuse := r.Look(Request{Host: "x.example", Port: 443, TLS: true, Path: "/", Header: http.Header{standIn: {"x"}}}); misuse == nil || misuse.Secret != name {
+			t.Errorf("it passes as a name: %+v", misuse)
+		}
+		return
+	}
+	t.Error("none of these is written as a name is")
 }
