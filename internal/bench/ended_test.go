@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,7 @@ func BenchmarkTLSEnded(b *testing.B) {
 	for b.Loop() {
 		for _, k := range kinds {
 			for _, e := range enders {
+				runtime.GC() // nobody pays for what the one before has thrown away
 				took[k.name+e.name] = append(took[k.name+e.name], k.measure(b, origin, e)...)
 			}
 		}
