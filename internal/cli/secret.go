@@ -16,6 +16,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/client"
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -63,6 +64,11 @@ session keys of few rights and a short life with --env, which are then inside.`,
 		Args: exactly("a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.req.Name = args[0]
+			for _, name := range []string{"file", "env", "command", "keyring"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return fault.Usage("--%s is empty, so that it does not say where the key is", name).WithHint("a variable that holds nothing looks like this; without the flag the key is read from stdin")
+				}
+			}
 			return setSecret(cmd.Context(), p, o)
 		},
 	}
@@ -112,6 +118,9 @@ func setSecret(ctx context.Context, p Process, o secretOptions) error {
 	if h.served(ctx).by != nil {
 		say.line("it is kept with the system node, for you alone: a node of your own does not have it")
 	}
+	if o.env != "" && p.Getenv(o.env) == "" {
+		say.line("note: %s is not set here; a session that is to have the secret is started where it is", o.env)
+	}
 	if done.Sessions > 0 {
 		say.line("sessions that have the new key already: %d", done.Sessions)
 	}
@@ -139,7 +148,7 @@ func (o secretOptions) request() (api.SecretRequest, error) {
 		}
 	}
 	b := secrets.Binding{Hosts: req.Hosts, Headers: req.Headers, Query: req.Query, Body: req.Body, Paths: req.Paths}
-	for _, err := range []error{policy.CheckSecretName(req.Name), b.Check(), source.Reference{Kind: source.Kind(req.Kind), At: req.At}.Check()} {
+	for _, err := range []error{policy.CheckSecretName(req.Name), plan.CheckSecretName(req.Name), b.Check(), source.Reference{Kind: source.Kind(req.Kind), At: req.At}.Check()} {
 		if err != nil {
 			return req, fault.Usage("%w", err)
 		}
@@ -256,6 +265,9 @@ func newSecretRemove(p Process) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := outside(p); err != nil {
 				return err
+			}
+			if err := policy.CheckSecretName(args[0]); err != nil {
+				return fault.Usage("%w", err).WithHint("`mojoup-node secret list` names those that you have")
 			}
 			h, err := look(p)
 			if err != nil {

@@ -61,21 +61,25 @@ func Nearest(word string, words []string) string {
 	return best
 }
 
-// distance counts the letters to insert, remove or replace (Levenshtein).
+// distance counts the letters to insert, remove, replace, or swap with their
+// neighbour.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
 			cost := 1
 			if a[i] == b[j] {
 				cost = 0
 			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+			row[j+1] = min(last[j]+cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/plan"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/policy"
@@ -60,7 +61,7 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 	}
 	value := source.Trimmed([]byte(req.Key))
 	defer value.Wipe()
-	for _, err := range []error{policy.CheckSecretName(e.Name), e.Binding.Check(), e.Source.Check()} {
+	for _, err := range []error{policy.CheckSecretName(e.Name), plan.CheckSecretName(e.Name), e.Binding.Check(), e.Source.Check()} {
 		if err != nil {
 			return 0, fault.Usage("%w", err)
 		}

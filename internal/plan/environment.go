@@ -21,6 +21,29 @@ var neverNames = []string{
 	"TMUX", "VSCODE_IPC_HOOK_CLI", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR",
 }
 
+// factNames are variables that every session has from the node, whatever a caller
+// or a policy says.
+var factNames = []string{"HOME", "USER", "LOGNAME", "SHELL", "PATH", "XDG_RUNTIME_DIR", SessionVariable, "PWD"}
+
+// A SecretNameError refuses a secret whose variable no session would have.
+type SecretNameError struct{ Name string }
+
+func (e *SecretNameError) Error() string {
+	return e.Name + " cannot be the name of a secret: no session would have it in that variable, which is the node's to set or to leave out"
+}
+
+// Hint is the next step for people.
+func (e *SecretNameError) Hint() string { return "give the secret a name of its own, as GITHUB_TOKEN" }
+
+// CheckSecretName refuses the name of a variable that a session cannot have from a
+// secret.
+func CheckSecretName(name string) error {
+	if slices.Contains(factNames, name) || slices.Contains(neverNames, name) {
+		return &SecretNameError{name}
+	}
+	return nil
+}
+
 // CallerEnv is the part of a caller's environment that may go into a session
 // without being asked for by name.
 func CallerEnv(environ []string) []string {

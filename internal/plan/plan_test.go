@@ -453,3 +453,22 @@ func TestSameInputSamePlan(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretsHaveVariablesOfTheirOwn: a name is refused if and only if a session
+// would not have what was asked for in that variable.
+func TestSecretsHaveVariablesOfTheirOwn(t *testing.T) {
+	names := slices.Concat(factNames, neverNames, []string{"GITHUB_TOKEN", "EDITOR", "TZ", "HTTPS_PROXY"})
+	p, err := Make(input(func(in *Input) {
+		for _, name := range names {
+			in.Env = append(in.Env, name+"=stand-in")
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if has := slices.Contains(p.Spec.Env, name+"=stand-in"); has != (CheckSecretName(name) == nil) {
+			t.Errorf("%s is in the session: %v, and as a name of a secret: %v", name, has, CheckSecretName(name))
+		}
+	}
+}

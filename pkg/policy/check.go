@@ -35,7 +35,7 @@ func showSecret(s string) string {
 
 func checkToolName(s string) *fault {
 	if !isSlug(s) {
-		return faultf("", "%s is no name of a tool, as %s are", show(s), list(quoteAll(toolNames()), "and"))
+		return faultf("a tool is called as in `run --tool`: small letters, digits and hyphens", "%s is no name of a tool, as %s are", show(s), list(quoteAll(toolNames()), "and"))
 	}
 	return nil
 }
@@ -55,11 +55,11 @@ func checkPresetName(s string) *fault {
 // the name is shown wherever a verdict is.
 func checkRuleName(s string) *fault {
 	if s == "" || strings.TrimSpace(s) != s || len([]rune(s)) > 80 {
-		return faultf("", "a name is 1 to 80 characters, without blanks round it")
+		return faultf("shorten it, or take the blanks away", "a name is 1 to 80 characters, without blanks round it")
 	}
 	for _, c := range s {
 		if !unicode.IsPrint(c) {
-			return faultf("", "the name holds %s, which does not print", strconv.QuoteRuneToASCII(c))
+			return faultf("take it out", "the name holds %s, which does not print", strconv.QuoteRuneToASCII(c))
 		}
 	}
 	return nil
@@ -70,13 +70,13 @@ var knownMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 func checkMethod(s string) *fault {
 	switch {
 	case s == "CONNECT":
-		return faultf("", `"CONNECT" opens a tunnel and is no method of a request`)
+		return faultf("take it out: a rule without methods and paths allows tunnels", `"CONNECT" opens a tunnel and is no method of a request`)
 	case s == "*":
 		return faultf(`leave "methods" out to allow every one`, "%s is no method", show(s))
 	case !isMethod(s) && isMethod(strings.ToUpper(s)):
 		return faultf("write "+show(strings.ToUpper(s)), "methods are compared exactly, and %s is not upper case", show(s))
 	case !isMethod(s):
-		return faultf("", "%s is no method", show(s))
+		return faultf("a method is capitals, as GET", "%s is no method", show(s))
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func parseRange(s string) (netip.Prefix, *fault) {
 	case p.Masked() != p:
 		return p, faultf("write "+show(p.Masked().String()), "%s has bits set beyond its length", show(s))
 	case p.IsSingleIP() && IsMetadata(p.Addr()):
-		return p, faultf("", "%s is a cloud's metadata address, which is never opened", show(s))
+		return p, faultf("take it out", "%s is a cloud's metadata address, which is never opened", show(s))
 	}
 	return p, nil
 }
@@ -159,7 +159,7 @@ func checkGlob(s string) *fault {
 	}
 	for seg := range strings.SplitSeq(s, "/") {
 		if strings.Contains(seg, "**") && seg != "**" {
-			return faultf("", "%s: ** stands alone between two slashes", show(s))
+			return faultf("write /**/ for any number of directories, and * for a part of one name", "%s: ** stands alone between two slashes", show(s))
 		}
 	}
 	if strings.ContainsAny(s, "[]{}?!") {
@@ -172,11 +172,11 @@ func checkGlob(s string) *fault {
 func checkRelative(s string) *fault {
 	switch {
 	case s == "":
-		return faultf("", "the path is empty")
+		return faultf("name a file or directory of the repository", "the path is empty")
 	case strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~"):
 		return faultf("write it as seen from the top of the repository", "%s is not below the repository", show(s))
 	case path.Clean(s) != s || s == "." || s == ".." || strings.HasPrefix(s, "../"):
-		return faultf("", "%s is not a plain path below the repository", show(s))
+		return faultf("write it from the top of the repository, without / before it and without . or .. in it", "%s is not a plain path below the repository", show(s))
 	}
 	return checkPathText(s)
 }
@@ -190,18 +190,18 @@ func checkMountPath(s string) *fault {
 	case !strings.HasPrefix(rest, "/"):
 		return faultf(`write an absolute path, or "~/…"`, "%s is neither absolute nor below the home", show(s))
 	case path.Clean(rest) != rest || rest == "/":
-		return faultf("", "%s is not a plain path to one directory", show(s))
+		return faultf("write an absolute path, or one that begins with ~/, without . or .. in it", "%s is not a plain path to one directory", show(s))
 	}
 	return checkPathText(s)
 }
 
 func checkPathText(s string) *fault {
 	if len(s) > 4096 {
-		return faultf("", "the path is longer than 4096 bytes")
+		return faultf("no file has such a name", "the path is longer than 4096 bytes")
 	}
 	for _, c := range s {
 		if !unicode.IsPrint(c) || c == '\\' {
-			return faultf("", "%s holds %s, which paths in a policy cannot", show(s), strconv.QuoteRuneToASCII(c))
+			return faultf("take it out, or name the directory above", "%s holds %s, which paths in a policy cannot", show(s), strconv.QuoteRuneToASCII(c))
 		}
 	}
 	return nil

@@ -46,6 +46,10 @@ func FuzzParse(f *testing.F) {
 				if p.Line < 1 || p.Column < 1 || p.Message == "" || p.Line > 1+strings.Count(src, "\n") {
 					t.Fatalf("a problem without its place: %+v", p)
 				}
+				// Where the sentence lists what is valid it is its own hint.
+				if p.Hint == "" && !strings.Contains(p.Message, "expected") && !strings.Contains(p.Message, "valid ") && !strings.Contains(p.Message, "which are ") {
+					t.Fatalf("a problem without a hint: %+v", p)
+				}
 				if strings.ContainsFunc(p.Message+p.Hint, func(r rune) bool { return r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 }) {
 					t.Fatalf("a message that a terminal obeys: %q", p.Message)
 				}

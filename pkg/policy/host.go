@@ -31,9 +31,9 @@ func NormalHost(s string) (string, error) {
 func normalHost(s string) (string, *fault) {
 	switch {
 	case s == "":
-		return "", faultf("", "the host is empty")
+		return "", faultf("name one, as api.x.example", "the host is empty")
 	case len(s) > 1024: // 253 letters, each of several bytes before the mapping
-		return "", faultf("", "the host is longer than a name can be (253 characters)")
+		return "", faultf("no server has such a name", "the host is longer than a name can be (253 characters)")
 	case strings.HasPrefix(s, "[") || strings.Contains(s, ":"):
 		return normalIPv6(s)
 	}
@@ -78,17 +78,17 @@ func normalIPv6(s string) (string, *fault) {
 func international(s string) (string, *fault) {
 	for _, c := range s {
 		if unicode.IsControl(c) || unicode.IsSpace(c) || c == unicode.ReplacementChar || unicode.Is(unicode.Cf, c) {
-			return "", faultf("", "%s has a character that names do not have", show(s))
+			return "", faultf("a host is letters, digits, hyphens and points, as api.x.example", "%s has a character that names do not have", show(s))
 		}
 	}
 	mapped, err := idna.Lookup.ToASCII(s)
 	if err != nil {
-		return "", faultf("", "%s is not a valid international name", show(s))
+		return "", faultf("write it as its owner does, or in the form xn--…", "%s is not a valid international name", show(s))
 	}
 	// A mapping that is not its own fixed point would be judged in one form
 	// and dialled in another.
 	if again, err := idna.Lookup.ToASCII(mapped); err != nil || again != mapped {
-		return "", faultf("", "%s has no single normal form", show(s))
+		return "", faultf("write it in the form xn--…", "%s has no single normal form", show(s))
 	}
 	return mapped, nil
 }
@@ -96,24 +96,24 @@ func international(s string) (string, *fault) {
 // checkName checks labels; written is what the person wrote.
 func checkName(name, written string) *fault {
 	if name == "" || name[0] == '.' || strings.Contains(name, "..") || name[len(name)-1] == '.' {
-		return faultf("", "%s has an empty label", show(written))
+		return faultf("take the point too many out", "%s has an empty label", show(written))
 	}
 	if len(name) > 253 {
-		return faultf("", "%s is longer than a name can be (253 characters)", show(clip(written)))
+		return faultf("no server has such a name", "%s is longer than a name can be (253 characters)", show(clip(written)))
 	}
 	start := 0
 	for i := 0; i <= len(name); i++ {
 		if i < len(name) && name[i] != '.' {
 			if !isNameByte(name[i]) {
-				return faultf("", "%s has a character that names do not have: %s", show(written), strconv.QuoteRuneToASCII(rune(name[i])))
+				return faultf("a host is letters, digits, hyphens and points, as api.x.example", "%s has a character that names do not have: %s", show(written), strconv.QuoteRuneToASCII(rune(name[i])))
 			}
 			continue
 		}
 		if i-start > 63 {
-			return faultf("", "%s has a label longer than 63 characters", show(clip(written)))
+			return faultf("no server has such a name", "%s has a label longer than 63 characters", show(clip(written)))
 		}
 		if name[start] == '-' || name[i-1] == '-' {
-			return faultf("", "%s has a label that starts or ends with a hyphen", show(written))
+			return faultf("take the hyphen out", "%s has a label that starts or ends with a hyphen", show(written))
 		}
 		start = i + 1
 	}
@@ -306,7 +306,7 @@ func foreignHostForm(s string) *fault {
 	case s == "":
 		return faultf(`write a name, as "api.example.com"`, "the host is empty")
 	case strings.TrimSpace(s) != s:
-		return faultf("", "%s has blanks round it", show(s))
+		return faultf("take them out", "%s has blanks round it", show(s))
 	case s == "*" || s == "**":
 		return faultf(`name the hosts; hub and node policies may say {"preset": "public"}`, "%s would be any host, which is not a pattern", show(s))
 	case hasScheme:

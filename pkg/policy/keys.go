@@ -201,7 +201,7 @@ func (c *checker) object(n *node, k *key, path string) {
 	}
 	for _, name := range k.must {
 		if _, ok := seen[name]; !ok && clean {
-			c.report(n.pos, path, "", "the key %q is missing", name)
+			c.report(n.pos, path, fmt.Sprintf("add it: %q: …", name), "the key %q is missing", name)
 		}
 	}
 	if k.together != nil && clean {
@@ -222,7 +222,7 @@ func (c *checker) array(n *node, k *key, path string) {
 		c.report(n.pos, path, "leave the key out, or name something", "an empty list matches nothing")
 	}
 	if most := k.most(); len(n.items) > most {
-		c.report(n.pos, path, "", "%d entries, at most %d can stand here", len(n.items), most)
+		c.report(n.pos, path, "take some out", "%d entries, at most %d can stand here", len(n.items), most)
 		return
 	}
 	for i, item := range n.items {

@@ -32,7 +32,7 @@ func normalPath(s string) (string, *fault) {
 	case s == "*":
 		return s, nil
 	case s[0] != '/':
-		return "", faultf("", "the path %s does not start with a slash", show(s))
+		return "", faultf("begin it with /", "the path %s does not start with a slash", show(s))
 	case isNormalPath(s):
 		return s, nil
 	}
@@ -107,13 +107,13 @@ func normalEscapes(s string) (string, *fault) {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if c == '?' || c == '#' {
-			return "", faultf("", "the path %s holds a query or a fragment", show(s))
+			return "", faultf("a path ends before ? and #", "the path %s holds a query or a fragment", show(s))
 		}
 		encoded := c == '%'
 		if encoded {
 			v, ok := unhex(s, i)
 			if !ok {
-				return "", faultf("", "the path %s has a broken escape", show(s))
+				return "", faultf("write %25 for a percent sign", "the path %s has a broken escape", show(s))
 			}
 			c, i = v, i+2
 		}
@@ -137,13 +137,13 @@ func normalEscapes(s string) (string, *fault) {
 func refusedByte(c byte, last [2]byte, s string) *fault {
 	switch {
 	case c < ' ' || c == 0x7f:
-		return faultf("", "the path %s holds a control character", show(s))
+		return faultf("take it out", "the path %s holds a control character", show(s))
 	case c == '\\':
-		return faultf("", "the path %s holds a backslash", show(s))
+		return faultf("write /", "the path %s holds a backslash", show(s))
 	case c == 0xC0 || c == 0xC1, last[1] == 0xE0 && 0x80 <= c && c < 0xA0, last[1] == 0xF0 && 0x80 <= c && c < 0x90:
 		// The longer forms of characters that have a shorter one: %C0%AF is a
 		// slash to decoders that forget to check.
-		return faultf("", "the path %s holds overlong UTF-8", show(s))
+		return faultf("write the character itself", "the path %s holds overlong UTF-8", show(s))
 	}
 	return nil
 }
@@ -178,11 +178,11 @@ func resolve(s string) (string, *fault) {
 		case seg == "" || seg == ".":
 		case seg == "..":
 			if len(out) == 0 {
-				return "", faultf("", "the path %s leads above the root", show(s))
+				return "", faultf("take the .. out", "the path %s leads above the root", show(s))
 			}
 			out = out[:len(out)-1]
 		case hidesDots(seg):
-			return "", faultf("", "the path %s hides a dot segment", show(s))
+			return "", faultf("take the escaped point out", "the path %s hides a dot segment", show(s))
 		default:
 			out = append(out, seg)
 		}
@@ -226,7 +226,7 @@ func parsePathPattern(s string) (pathPattern, *fault) {
 	case s == "" || s[0] != '/':
 		return pathPattern{}, faultf("write "+show("/"+s), "the path pattern %s does not start with a slash", show(s))
 	case len(s) > 1024:
-		return pathPattern{}, faultf("", "the path pattern is longer than 1024 bytes")
+		return pathPattern{}, faultf("name a shorter path, with /** behind it", "the path pattern is longer than 1024 bytes")
 	case strings.ContainsAny(s, "?#"):
 		path, _, _ := strings.Cut(s, "?")
 		return pathPattern{}, faultf("write "+show(path), "%s: queries and fragments are not judged, and ? is no wildcard", show(s))
@@ -243,7 +243,7 @@ func parsePathPattern(s string) (pathPattern, *fault) {
 	segments := strings.Split(s[1:], "/")
 	for _, seg := range segments {
 		if strings.Contains(seg, "**") && seg != "**" {
-			return pathPattern{}, faultf("", "%s: ** stands alone between two slashes", show(s))
+			return pathPattern{}, faultf("write /**/ for any number of parts, and * within one", "%s: ** stands alone between two slashes", show(s))
 		}
 	}
 	return pathPattern{s, segments}, nil

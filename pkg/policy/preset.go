@@ -137,7 +137,7 @@ func onlyPlainHosts(hosts []string) *fault {
 			return f
 		}
 		if p.form != hostExact && p.form != hostAddr {
-			return faultf("", "%s is not one host", show(host))
+			return faultf("name one host, as registry.x.example", "%s is not one host", show(host))
 		}
 	}
 	return nil
@@ -188,7 +188,7 @@ func (p Presets) expand(r Rule, deny bool) ([]Rule, *fault) {
 		all := p.names()
 		return nil, faultf(didYouMean(r.Preset, all), "unknown preset %s, valid are %s", strconv.Quote(r.Preset), list(all, "and"))
 	case preset.problem != "":
-		return nil, faultf("", "the preset %s cannot be used: %s", strconv.Quote(r.Preset), preset.problem)
+		return nil, faultf("name the hosts in a rule of its own", "the preset %s cannot be used: %s", strconv.Quote(r.Preset), preset.problem)
 	case len(preset.Rules) == 0:
 		return nil, faultf("look at the settings of "+client+`, or write the hosts out under "hosts"`,
 			"the hosts of the preset %s could not be found out from the settings of %s", strconv.Quote(r.Preset), client)

@@ -90,7 +90,7 @@ func readJSON(src []byte) (*node, *syntaxError) {
 		return nil, err
 	}
 	if r.at < len(r.src) {
-		return nil, r.fault(r.found()+" after the end of the document", "")
+		return nil, r.fault(r.found()+" after the end of the document", "a policy is one object: { … }")
 	}
 	return n, nil
 }
@@ -197,7 +197,7 @@ func (r *reader) commentByte() *syntaxError {
 	case c == '\r':
 		return r.carriageReturn()
 	case c < ' ' && c != '\t':
-		return r.fault("the control character "+r.found()+" in a comment", "")
+		return r.fault("the control character "+r.found()+" in a comment", "take it out")
 	}
 	r.at++
 	return nil
@@ -206,7 +206,7 @@ func (r *reader) commentByte() *syntaxError {
 func (r *reader) value() (*node, *syntaxError) {
 	n := &node{pos: r.pos()}
 	if r.at >= len(r.src) {
-		return nil, r.fault("the file ends where a value is expected", "")
+		return nil, r.fault("the file ends where a value is expected", "write one, and close what is open")
 	}
 	switch c := r.src[r.at]; {
 	case c == '{':
@@ -225,12 +225,12 @@ func (r *reader) value() (*node, *syntaxError) {
 	case c == '\'':
 		return nil, r.fault("found "+r.found()+", expected a value", `strings stand in double quotes: "…"`)
 	}
-	return nil, r.fault("found "+r.found()+", expected a value", "")
+	return nil, r.fault("found "+r.found()+", expected a value", `a value is "text", a number, true, false, [ … ] or { … }`)
 }
 
 func (r *reader) enter() *syntaxError {
 	if r.depth++; r.depth > maxDepth {
-		return r.fault(fmt.Sprintf("nested deeper than %d levels", maxDepth), "")
+		return r.fault(fmt.Sprintf("nested deeper than %d levels", maxDepth), "no policy needs that")
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (r *reader) member(n *node) *syntaxError {
 		return err
 	}
 	if !r.next(':') {
-		return r.fault("found "+r.found()+", expected a colon", "")
+		return r.fault("found "+r.found()+", expected a colon", `a key and its value are joined by one: "key": …`)
 	}
 	if err := r.space(); err != nil {
 		return err
@@ -325,5 +325,5 @@ func (r *reader) comma(end byte, what string) *syntaxError {
 	if r.next(',') || r.at < len(r.src) && r.src[r.at] == end {
 		return nil
 	}
-	return r.fault(fmt.Sprintf("found %s, expected a comma or the end of the %s", r.found(), what), "")
+	return r.fault(fmt.Sprintf("found %s, expected a comma or the end of the %s", r.found(), what), fmt.Sprintf("put a comma between two entries, and %c behind the last one", end))
 }

@@ -74,9 +74,9 @@ func (r *reader) str() (string, *syntaxError) {
 			r.at++
 			return b.String(), nil
 		case c == '\n' || c == '\r':
-			return "", r.faultAt(start, "a string that does not end on its line", "")
+			return "", r.faultAt(start, "a string that does not end on its line", `end it with "`)
 		case c < ' ' || c == 0x7f:
-			return "", r.fault("the control character "+r.found()+" in a string", "")
+			return "", r.fault("the control character "+r.found()+" in a string", `take it out, or write it as \u and four hexadecimal digits`)
 		case c == '\\':
 			if err := r.escape(&b); err != nil {
 				return "", err
@@ -86,13 +86,13 @@ func (r *reader) str() (string, *syntaxError) {
 			r.at++
 		}
 	}
-	return "", r.faultAt(start, "a string that never ends", "")
+	return "", r.faultAt(start, "a string that never ends", `end it with "`)
 }
 
 func (r *reader) escape(b *strings.Builder) *syntaxError {
 	rest := r.src[r.at:]
 	if len(rest) < 2 {
-		return r.fault("the file ends within a string", "")
+		return r.fault("the file ends within a string", `end it with "`)
 	}
 	if i := strings.IndexByte(`"\/bfnrt`, rest[1]); i >= 0 {
 		b.WriteByte("\"\\/\b\f\n\r\t"[i])
@@ -107,7 +107,7 @@ func (r *reader) escape(b *strings.Builder) *syntaxError {
 	if 0xD800 <= c && c <= 0xDFFF {
 		low, ok := hex4(rest[6:])
 		if !ok || c > 0xDBFF || low < 0xDC00 || low > 0xDFFF {
-			return r.fault(`half of a surrogate pair`, "")
+			return r.fault(`half of a surrogate pair`, "write both halves, or the character itself")
 		}
 		c, used = 0x10000+(c-0xD800)<<10+(low-0xDC00), 12
 	}

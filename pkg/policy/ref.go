@@ -53,20 +53,20 @@ func checkRef(s string) *fault {
 	rest, ok := strings.CutPrefix(s, "refs/")
 	switch {
 	case len(s) > 1024:
-		return faultf("", "the name of the reference is longer than 1024 bytes")
+		return faultf("git has no such names", "the name of the reference is longer than 1024 bytes")
 	case !ok || rest == "":
 		return faultf(`write its full name, as "refs/heads/`+path.Base("/"+s)+`"`, "%s is no full name of a reference", show(s))
 	case strings.Contains(s, "..") || strings.Contains(s, "@{") || strings.HasSuffix(s, "."):
-		return faultf("", "%s is no name that git gives to a reference", show(s))
+		return faultf("a reference in full, as refs/heads/main or refs/heads/agent/**", "%s is no name that git gives to a reference", show(s))
 	}
 	for seg := range strings.SplitSeq(s, "/") {
 		if seg == "" || seg[0] == '.' || strings.HasSuffix(seg, ".lock") {
-			return faultf("", "%s is no name that git gives to a reference", show(s))
+			return faultf("a reference in full, as refs/heads/main or refs/heads/agent/**", "%s is no name that git gives to a reference", show(s))
 		}
 	}
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c == 0x7f || strings.IndexByte(`~^:?*[\`, c) >= 0 {
-			return faultf("", "%s is no name that git gives to a reference", show(s))
+			return faultf("a reference in full, as refs/heads/main or refs/heads/agent/**", "%s is no name that git gives to a reference", show(s))
 		}
 	}
 	return nil
@@ -83,7 +83,7 @@ func CheckRef(s string) error {
 func checkRefPattern(s string) *fault {
 	for seg := range strings.SplitSeq(s, "/") {
 		if strings.Contains(seg, "**") && seg != "**" {
-			return faultf("", "%s: ** stands alone between two slashes", show(s))
+			return faultf("write /**/ for any number of parts, and * within one", "%s: ** stands alone between two slashes", show(s))
 		}
 	}
 	// With something for each star it must be a name.

@@ -130,7 +130,7 @@ func (b Binding) compile() (*bound, error) {
 	}
 	for _, s := range slices.Concat(b.Query, b.Body) {
 		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '&' || r == '=' }) {
-			return nil, &BindingError{fmt.Sprintf("%q is no name of a parameter or field", s), ""}
+			return nil, &BindingError{fmt.Sprintf("%q is no name of a parameter or field", s), "its name alone, without blanks, & and ="}
 		}
 	}
 	for _, s := range b.Paths {
@@ -169,9 +169,9 @@ func parseHostPort(s string) (hostPort, error) {
 	p, err := policy.ParseHostPattern(host)
 	switch {
 	case err != nil:
-		return hostPort{}, &BindingError{err.Error(), HintOf(err)}
+		return hostPort{}, &BindingError{err.Error(), "a host alone, as api.x.example or *.x.example, with :PORT behind it where that is not 443"}
 	case port == 80:
-		return hostPort{}, &BindingError{fmt.Sprintf("%q: a key never goes over plain HTTP, which port 80 is for", s), ""}
+		return hostPort{}, &BindingError{fmt.Sprintf("%q: a key never goes over plain HTTP, which port 80 is for", s), "leave the port out where it is 443"}
 	}
 	return hostPort{p, port}, nil
 }
@@ -184,7 +184,7 @@ func parseHeader(s string) (name string, forms []form, err error) {
 	name = http.CanonicalHeaderKey(strings.TrimSpace(name))
 	how = strings.ToLower(strings.TrimSpace(how))
 	if name == "" || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" || slices.Contains(refusedHeaders, name) {
-		return "", nil, &BindingError{fmt.Sprintf("a key cannot stand in the header %q", name), ""}
+		return "", nil, &BindingError{fmt.Sprintf("a key cannot stand in the header %q", name), "a header's name, as X-Api-Key or Authorization, and none that says how a request is sent or who is signed in"}
 	}
 	switch {
 	case given && slices.Contains([]form{formBare, formBearer, formToken, formBasic}, form(how)):
