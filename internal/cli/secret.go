@@ -273,12 +273,31 @@ func newSecretRemove(p Process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = h.withNode(cmd.Context(), p, func() error { return h.client().RemoveSecret(cmd.Context(), args[0]) })
+			var done api.SecretRemoved
+			err = h.withNode(cmd.Context(), p, func() (err error) {
+				done, err = h.client().RemoveSecret(cmd.Context(), args[0])
+				return err
+			})
 			if err == nil {
-				talk{w: p.Stderr}.line("removed %s", args[0])
+				sayRemoved(p, args[0], done)
 			}
 			return err
 		},
+	}
+}
+
+// sayRemoved says what was removed, and from which sessions.
+func sayRemoved(p Process, name string, done api.SecretRemoved) {
+	say := talk{w: p.Stderr}
+	say.line("removed %s", name)
+	switch n := len(done.Sessions); {
+	case n == 1:
+		say.line("1 session that runs had it, and has it no longer: %s", done.Sessions[0])
+	case n > 1:
+		say.line("%d sessions that run had it, and have it no longer: %s", n, strings.Join(done.Sessions, ", "))
+	}
+	if len(done.Sessions) > 0 {
+		say.line("set again with `mojoup-node secret set %s` it works there again", name)
 	}
 }
 

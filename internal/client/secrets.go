@@ -31,6 +31,7 @@ func (c *Client) SignIns(ctx context.Context, req api.SignInsRequest) (api.SignI
 }
 
 // RemoveSecret forgets one.
-func (c *Client) RemoveSecret(ctx context.Context, name string) error {
-	return c.ask(ctx, "DELETE", "secrets/"+url.PathEscape(name), nil, nil)
+func (c *Client) RemoveSecret(ctx context.Context, name string) (api.SecretRemoved, error) {
+	var v api.SecretRemoved
+	return v, c.ask(ctx, "DELETE", "secrets/"+url.PathEscape(name), nil, &v)
 }

@@ -32,7 +32,7 @@ type keys struct {
 	kept  map[string]source.Reference
 	own   []string    // those that are secrets which the person has set
 	stamp vault.Stamp // of the store, before the keys were read
-	said  string      // why it cannot be looked at
+	said  string      // of a key, last
 }
 
 // keep notes where a key is kept.
@@ -229,7 +229,7 @@ func (l *life) refreshKey(ctx context.Context, name string, ref source.Reference
 		v.Wipe()
 		return nil
 	}
-	return l.keys.ring.Rotate(name, v)
+	return l.give(ctx, name, v)
 }
 
 // keyringTurns is every how many turns a keyring is asked.

@@ -96,18 +96,21 @@ func badKey(kind source.Kind, err error) error {
 }
 
 // RemoveSecret forgets one of the caller's, and takes it from their sessions that
-// run.
-func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) error {
+// run, which it names.
+func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) (api.SecretRemoved, error) {
+	out := api.SecretRemoved{Sessions: []string{}}
 	if err := n.mayAsk(c); err != nil {
-		return err
+		return out, err
 	}
+	had := n.holders(c.UID, name) // before each of them can find out by itself
 	err := n.vault.Remove(ctx, c.UID, name)
 	switch {
 	case errors.Is(err, vault.ErrNotFound):
-		return fault.Negative("you have set no secret %q", name).WithHint("`mojoup-node secret list` names those that you have").Problem()
+		return out, fault.Negative("you have set no secret %q", name).WithHint("`mojoup-node secret list` names those that you have").Problem()
 	case err != nil:
-		return fault.Unknown("%w", err).Problem()
+		return out, fault.Unknown("%w", err).Problem()
 	}
 	n.reviewSessions(ctx, c.UID, name)
-	return nil
+	out.Sessions = append(out.Sessions, had...)
+	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
@@ -59,6 +60,13 @@ func (k *keys) drop(name string) {
 	delete(k.kept, name)
 }
 
+// owns reports whether the session was given a secret of that name.
+func (k *keys) owns(name string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Contains(k.own, name)
+}
+
 // changed reports whether the store has been written since the session looked at
 // it, and which of its keys are of secrets.
 func (k *keys) changed(now vault.Stamp) (own []string, changed bool) {
@@ -73,11 +81,19 @@ func (k *keys) changed(now vault.Stamp) (own []string, changed bool) {
 // once why.
 func (k *keys) lookAgain(l *life, why string) {
 	k.mu.Lock()
-	said := k.said
-	k.stamp, k.said = vault.Stamp{}, why
+	k.stamp = vault.Stamp{}
 	k.mu.Unlock()
-	if said != why {
-		l.diary.note(api.EventNotice, why)
+	k.sayOnce(l, why)
+}
+
+// sayOnce says something in the session's log, unless it was what was said last.
+func (k *keys) sayOnce(l *life, line string) {
+	k.mu.Lock()
+	said := k.said
+	k.said = line
+	k.mu.Unlock()
+	if said != line {
+		l.diary.note(api.EventNotice, line)
 	}
 }
 
@@ -114,24 +130,66 @@ func (l *life) reviewKey(ctx context.Context, name string) error {
 		return err
 	}
 	l.keys.keep(name, e.Source, true)
-	if err := l.keys.ring.Rebind(name, e.Binding); err != nil || e.Source.Kind != source.Store {
+	if err := l.keys.ring.Rebind(name, e.Binding); err != nil {
 		return err
 	}
-	return l.keys.ring.Rotate(name, v) // each session wipes its own at its end
+	switch {
+	case e.Source.Kind == source.Env && l.keys.ring.Lost(name):
+		return l.giveVariable(ctx, name, e.Source)
+	case e.Source.Kind != source.Store:
+		return nil
+	}
+	return l.give(ctx, name, v) // each session wipes its own at its end
 }
 
-// reviewSessions has every running session of a person look at their secrets, and
-// returns how many have a key of that name from the node's store.
-func (n *Node) reviewSessions(ctx context.Context, uid int, name string) (sessions int) {
+// give gives a session the key that a secret has now.
+func (l *life) give(ctx context.Context, name string, v secrets.Value) error {
+	lost := l.keys.ring.Lost(name)
+	err := l.keys.ring.Rotate(name, v)
+	if lost && err == nil {
+		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s is there again", name))
+	}
+	return err
+}
+
+// giveVariable gives a key again that is in a variable of the person: the one that
+// was there when they started the session, which is all that the node knows of it.
+func (l *life) giveVariable(ctx context.Context, name string, at source.Reference) error {
+	v, err := l.reader().Read(ctx, at)
+	if err != nil {
+		l.keys.sayOnce(l, fmt.Sprintf("the secret %s is in the variable %s now, which only sessions have that are started from now on", name, at.At))
+		return nil
+	}
+	return l.give(ctx, name, v)
+}
+
+// sessionsOf are those of a person that run.
+func (n *Node) sessionsOf(uid int) (theirs []*life) {
 	n.mu.Lock()
-	var theirs []*life
+	defer n.mu.Unlock()
 	for _, l := range n.live {
 		if l.caller.UID == uid {
 			theirs = append(theirs, l)
 		}
 	}
-	n.mu.Unlock()
-	for _, l := range theirs {
+	return theirs
+}
+
+// holders are the ids of the sessions that have the secret of that name.
+func (n *Node) holders(uid int, name string) (ids []string) {
+	for _, l := range n.sessionsOf(uid) {
+		if l.keys.owns(name) && !l.keys.ring.Lost(name) {
+			ids = append(ids, string(l.id))
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// reviewSessions has every running session of a person look at their secrets, and
+// returns how many have a key of that name from the node's store.
+func (n *Node) reviewSessions(ctx context.Context, uid int, name string) (sessions int) {
+	for _, l := range n.sessionsOf(uid) {
 		l.reviewKeys(ctx)
 		if l.keys.sources()[name].Kind == source.Store {
 			sessions++

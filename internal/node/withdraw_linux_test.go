@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,12 @@ func (r *running) noticed(t *testing.T, id, line string) {
 	})
 }
 
+// noted waits until the session's log says something.
+func (r *running) noted(t *testing.T, line string) {
+	t.Helper()
+	until(t, line, func() bool { return strings.Contains(r.only().diaryText(), line) })
+}
+
 // TestB88_SecretsAreTakenFromRunningSessions: a secret that is removed is refused
 // from the next request on, one that is bound elsewhere goes there only, and one
 // that is set again is given again; no session that wants a removed one starts.
@@ -111,8 +118,8 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 		t.Errorf("another host: %s", got)
 	}
 
-	if err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil {
-		t.Fatal(err)
+	if done, err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil || !slices.Equal(done.Sessions, []string{id}) {
+		t.Fatalf("%+v, %v", done, err)
 	}
 	if got := says("else.x.example", "/v1"); !strings.Contains(got, "holds the stand-in of API_KEY, which was withdrawn: its person has removed it") {
 		t.Errorf("removed: %s", got)
@@ -127,6 +134,7 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 	if got := says("api.x.example", "/v1"); got != oneKey {
 		t.Errorf("set again: %s", got)
 	}
+	r.noticed(t, id, "the secret API_KEY is there again")
 	if err := os.Remove(filepath.Join(w.paths.State, "secrets.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -162,11 +170,55 @@ func TestB88_AKeyWhoseFileIsGone(t *testing.T) {
 	})
 	write()
 	until(t, "the file is there again", func() bool { return r.said(t, "api.x.example", "/", standIn) == oneKey })
-	if err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil {
+	if _, err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil {
 		t.Fatal(err)
 	}
 	if _, kept := r.only().keys.sources()["API_KEY"]; kept || !strings.Contains(r.said(t, "api.x.example", "/", standIn), "its person has removed it") {
 		t.Error("a secret that was removed is read again, since its file is still there")
+	}
+}
+
+// TestB88_AKeyInAVariable comes back as it was when the session began, where it is in
+// that variable again; from another one it cannot come, which is said.
+func TestB88_AKeyInAVariable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.serve(t, w.options(t, nativeEngine(t)))
+	set := func(variable string) {
+		t.Helper()
+		if _, err := r.client.SetSecret(t.Context(), api.SecretRequest{Name: "API_KEY", Kind: "env", At: variable, Hosts: []string{"api.x.example"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(want ...string) {
+		t.Helper()
+		if done, err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil || !slices.Equal(done.Sessions, want) {
+			t.Fatalf("%+v, %v", done, err)
+		}
+	}
+	set("MINE")
+	a := w.ask(t, r.client, api.RunRequest{
+		Command: []string{"/bin/sh", "-c", "echo $API_KEY; echo ready; exec sleep 600"}, Keys: map[string]api.Key{"MINE": api.Key(oneKey)},
+		PolicyName: "p", Policy: `{"version":1,"network":{"rules":[]},"secrets":["API_KEY"]}`,
+	})
+	defer a.gone()
+	a.out.await(t, "ready")
+	standIn, _, _ := strings.Cut(a.out.String(), "\n")
+	sent := func() string { return r.said(t, "api.x.example", "/", standIn) }
+	id := string(r.only().id)
+	remove(id)
+	if got := sent(); !strings.Contains(got, "its person has removed it") {
+		t.Errorf("removed: %s", got)
+	}
+	set("ANOTHER")
+	r.noted(t, "the secret API_KEY is in the variable ANOTHER now, which only sessions have that are started from now on")
+	if got := sent(); !strings.Contains(got, "its person has removed it") {
+		t.Errorf("in another variable: %s", got)
+	}
+	remove() // from nobody: it is lost already
+	set("MINE")
+	if got := sent(); got != oneKey {
+		t.Errorf("set again: %s", got)
 	}
 }
 

@@ -280,7 +280,9 @@ func (overview) SetSecret(context.Context, console.Caller, api.SecretRequest) (a
 	return api.SecretSet{}, elsewhere()
 }
 
-func (overview) RemoveSecret(context.Context, console.Caller, string) error { return elsewhere() }
+func (overview) RemoveSecret(context.Context, console.Caller, string) (api.SecretRemoved, error) {
+	return api.SecretRemoved{}, elsewhere()
+}
 
 func (overview) SignIns(context.Context, console.Caller, api.SignInsRequest) (api.SignIns, error) {
 	return api.SignIns{}, elsewhere()

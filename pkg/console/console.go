@@ -72,7 +72,7 @@ type Node interface {
 	// SetSecret sets one of them.
 	SetSecret(ctx context.Context, c Caller, req api.SecretRequest) (api.SecretSet, error)
 	// RemoveSecret forgets one of them.
-	RemoveSecret(ctx context.Context, c Caller, name string) error
+	RemoveSecret(ctx context.Context, c Caller, name string) (api.SecretRemoved, error)
 	// SignIns says what was found of the sign-ins of the caller's tools.
 	SignIns(ctx context.Context, c Caller, req api.SignInsRequest) (api.SignIns, error)
 	// Shutdown asks the node to end, its sessions first.
@@ -151,7 +151,7 @@ func (h handler) forKeys(mux *http.ServeMux) {
 		return h.node.SetSecret(r.Context(), c, req)
 	}))
 	mux.Handle("DELETE /v1/secrets/{name}", h.answer(func(r *http.Request, c Caller) (any, error) {
-		return struct{}{}, h.node.RemoveSecret(r.Context(), c, r.PathValue("name"))
+		return h.node.RemoveSecret(r.Context(), c, r.PathValue("name"))
 	}))
 	mux.Handle("POST /v1/signins", asked(h, func(r *http.Request, c Caller, req api.SignInsRequest) (any, error) {
 		return h.node.SignIns(r.Context(), c, req)

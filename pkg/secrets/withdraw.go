@@ -76,6 +76,12 @@ func (r *Ring) Own(s Secret) error {
 	return err
 }
 
+// Lost reports whether the key of that name is withdrawn.
+func (r *Ring) Lost(name string) bool {
+	h := r.state.Load().named(name)
+	return h != nil && h.withdrawn != ""
+}
+
 // Restore lets the session's own tokens of that name pass again.
 func (r *Ring) Restore(name string) {
 	_ = r.edit(name, func(h *held) { h.withdrawn = "" }) // as above

@@ -56,6 +56,11 @@ type SecretRequest struct {
 	Paths   []string `json:"paths,omitempty"`
 }
 
+// SecretRemoved answers DELETE /v1/secrets/{name}.
+type SecretRemoved struct {
+	Sessions []string `json:"sessions"` // the ids of those that run and had the key
+}
+
 // SecretSet answers POST /v1/secrets.
 type SecretSet struct {
 	Sessions int `json:"sessions"` // those that run and have the new key already
