@@ -309,23 +309,10 @@ var errTooManyNames = errors.New("too many names that were not asked for before,
 
 // resolve asks once for the name that was judged.
 func (s *serving) resolve(ctx context.Context, t target, opened []netip.Prefix) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.proxy.limits.resolve)
-	defer cancel()
-	resolver := s.proxy.resolver
-	if t.host == policy.HostService {
-		resolver = loopback{}
-	} else if _, err := netip.ParseAddr(t.host); err != nil && !s.names.take(t.host, s.proxy.now()) {
+	if _, err := netip.ParseAddr(t.host); err != nil && t.host != policy.HostService && !s.names.take(t.host, s.proxy.now()) {
 		return nil, errTooManyNames
 	}
-	return s.proxy.guard.Resolve(ctx, resolver, t.host, t.port, opened)
-}
-
-// loopback answers for a service of the host itself. Like every address, the
-// guard lets it through only if the rule and the node open it.
-type loopback struct{}
-
-func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
-	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
+	return s.proxy.Lead(ctx, t.host, t.port, opened)
 }
 
 func (s *serving) dial(ctx context.Context, addrs []netip.Addr, port uint16, opened []netip.Prefix) (net.Conn, error) {

@@ -161,6 +161,10 @@ func answer(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
+// Unreachable says in one sentence why [Proxy.Lead] found nothing, as a session
+// is told.
+func Unreachable(host string, err error) string { return unreachable(host, err) }
+
 // unreachable says in one sentence, without addresses, why a host could not be
 // reached. This is a fault of the network or the host, not a denial.
 func unreachable(host string, err error) string {
@@ -173,6 +177,8 @@ func unreachable(host string, err error) string {
 	switch {
 	case errors.As(err, &encoding):
 		return host + " " + encoding.Error()
+	case errors.As(err, &dns) && dns.IsNotFound && oneLabel(host):
+		return fmt.Sprintf("%s does not exist: no such name. It stands in no hosts file, and no search domain is put behind a name: the policy and the request need the whole one.", host)
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Sprintf("%s does not exist: no such name.", host)
 	case errors.As(err, &dns):

@@ -68,7 +68,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Roots verify upstream servers where TLS is ended; nil means the system's.
 	Roots *x509.CertPool
-	// Resolver answers names; nil means the system's, without search domains.
+	// Resolver answers names; nil means the system's, without search domains. A
+	// name of one label is looked for in the machine's hosts file first.
 	Resolver Resolver
 	// Private holds the ranges that rules may open (node.network.private).
 	Private []netip.Prefix
@@ -129,20 +130,12 @@ func New(o Options) (*Proxy, error) {
 		p.log = slog.New(slog.DiscardHandler)
 	}
 	if p.resolver == nil {
-		p.resolver = rooted{net.DefaultResolver}
+		p.resolver = rooted{hosts: hostsOnly(), dns: net.DefaultResolver}
 	}
 	if p.now == nil {
 		p.now = time.Now
 	}
 	return p, nil
-}
-
-// rooted asks for absolute names only. A search domain would turn the name
-// that was judged into another one.
-type rooted struct{ *net.Resolver }
-
-func (r rooted) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	return r.Resolver.LookupNetIP(ctx, network, host+".")
 }
 
 // A Program is who opened a connection inside, as far as could be found out.

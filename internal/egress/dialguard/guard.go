@@ -76,20 +76,11 @@ func (e *BlockedError) Error() string {
 	case e.Own:
 		return where + ", which is the node itself"
 	case e.Closed:
-		return fmt.Sprintf("%s, a %s address that the rule opens and the node does not", where, e.Class)
+		return fmt.Sprintf("%s, a %s address that the rule opens and the node's setting node.network.private does not", where, e.Class)
+	case e.Class.Openable():
+		return fmt.Sprintf("%s, a %s address, which only a rule with \"addresses\" and the node's setting node.network.private open together", where, e.Class)
 	}
-	return fmt.Sprintf("%s, a %s address", where, e.Class)
-}
-
-// Hint says what would open the address, if anything can.
-func (e *BlockedError) Hint() string {
-	if e.Own || !e.Class.Openable() {
-		return "nothing opens this address"
-	}
-	if e.Closed {
-		return "an administrator can add the range to node.network.private"
-	}
-	return "a rule opens it by \"addresses\", and node.network.private must hold the range too"
+	return fmt.Sprintf("%s, a %s address, which nothing opens", where, e.Class)
 }
 
 // Check returns nil if to may be dialled under a rule that opens the given
