@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -86,6 +87,16 @@ func (h here) setGateway() string {
 		return h.by.Node.Gateway
 	}
 	return h.settings.String(config.OpenShellGateway)
+}
+
+// private are the ranges that rules may open: on the node that carries this
+// person's sessions, which has the settings of its start, or else on one that
+// would be started now.
+func (h here) private(ctx context.Context) []netip.Prefix {
+	if s, err := h.client().Status(ctx); err == nil {
+		return s.Node.Private
+	}
+	return h.settings.Prefixes(config.NetworkPrivate)
 }
 
 // logPath is the log of a node that runs in the background. It lies in the

@@ -47,7 +47,7 @@ func (o policyOptions) compose(ctx context.Context, p Process) (composed, error)
 	if err != nil {
 		return composed{}, err
 	}
-	in := effective.Input{Top: r.Top, Tool: rules, Private: h.settings.Prefixes(config.NetworkPrivate), Find: finder(p, r.Top)}
+	in := effective.Input{Top: r.Top, Tool: rules, Private: h.private(ctx), Find: finder(p, r.Top)}
 	if o.file != "" {
 		source, err := readNamed(o.file)
 		if err != nil {

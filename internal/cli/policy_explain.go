@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/config"
+	"github.com/mojoup/mojoup-node/internal/egress"
 	"github.com/mojoup/mojoup-node/internal/egress/dialguard"
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/policy"
@@ -58,7 +63,12 @@ Exit code 0 where it would be allowed, 1 where not.
 
 Where the policy of the repository asks for what needs your yes, it is said whether
 you gave it: until then no session starts there, and the answer is what holds
-afterwards.`,
+afterwards.
+
+A name that would be allowed is resolved as for a session: one that leads to a
+private address only is denied, unless a rule and the node's setting
+node.network.private both open that. Of a node that runs the setting is the one of
+its start.`,
 		Args: exactly("a URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := parseTarget(args[0], method)
@@ -73,7 +83,7 @@ afterwards.`,
 				return err
 			}
 			x := explained{Explanation: e.Explain(req)}
-			if err := x.askGuard(p, req); err != nil {
+			if err := x.askWayOut(cmd.Context(), e, req); err != nil {
 				return err
 			}
 			if x.Approval, err = e.approval(cmd.Context(), p); err != nil {
@@ -110,28 +120,54 @@ type explained struct {
 	Approval string `json:"approval,omitempty"`
 }
 
-func (x *explained) askGuard(p Process, req policy.Request) error {
+// resolveWithin bounds how long a person waits for a name server.
+const resolveWithin = 3 * time.Second
+
+// askWayOut asks what sessions go out by: it has the last word.
+func (x *explained) askWayOut(ctx context.Context, c composed, req policy.Request) error {
 	if !x.Decision.Allowed {
 		return nil
 	}
-	h, err := look(p)
+	o := egress.Options{Private: c.in.Private}
+	if page, err := netip.ParseAddrPort(c.here.settings.String(config.ConsoleListen)); err == nil {
+		o.Own = append(o.Own, page)
+	}
+	out, err := egress.New(o)
 	if err != nil {
 		return err
 	}
-	addr, err := netip.ParseAddr(req.Host)
-	if err != nil {
-		if len(x.Decision.Addresses) > 0 {
-			x.Node = "what the name leads to is looked at when it is dialled: a private address needs node.network.private too"
-		}
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	addrs, err := out.Lead(ctx, req.Host, req.Port, x.Decision.Addresses)
+	if blocked, ok := errors.AsType[*dialguard.BlockedError](err); ok {
+		x.Refused, x.Node = true, blocked.Error()
 		return nil
 	}
-	guard, err := dialguard.New(h.settings.Prefixes(config.NetworkPrivate), nil)
-	if err == nil {
-		if why := guard.Check(netip.AddrPortFrom(addr, req.Port), x.Decision.Addresses); why != nil {
-			x.Refused, x.Node = true, why.Error()
+	var notes []string
+	if err != nil {
+		notes = append(notes, "it comes to nothing: "+strings.TrimSuffix(egress.Unreachable(req.Host, err), "."))
+	}
+	if note := x.opened(addrs, c.in.Private); note != "" {
+		notes = append(notes, note)
+	}
+	x.Node = strings.Join(notes, "; ")
+	return nil
+}
+
+// opened says what a rule and the node's setting open together: where the request
+// leads, or else could.
+func (x *explained) opened(addrs []netip.Addr, private []netip.Prefix) string {
+	const both = "and the node's setting node.network.private open"
+	for _, a := range addrs {
+		if class := dialguard.Classify(a); class != dialguard.Public {
+			return fmt.Sprintf("%s is a %s address, which %s %s together", a, class, x.Decision.Rule, both)
 		}
 	}
-	return err
+	ranges := policy.CommonRanges(x.Decision.Addresses, private)
+	if len(ranges) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of addresses that are not public %s %s %s together", x.Decision.Rule, both, strings.Trim(fmt.Sprint(ranges), "[]"))
 }
 
 // parseTarget reads what a person calls a request.

@@ -135,7 +135,7 @@ func nodeSettings() []Setting {
 		{Key: PeopleAllow, Kind: List, check: people,
 			Sentence: "Who may use the system node (`serve --system`) beside root: names or numbers of users, `@group` for everybody in a group, `*` for everybody; empty means nobody."},
 		{Key: NetworkPrivate, Kind: Prefixes, Restart: true, check: openable,
-			Sentence: "Private address ranges that a policy's rules may open; empty means none."},
+			Sentence: "Private address ranges that a policy's rules may open, and to which the hosts of its registry presets may lead; empty means none."},
 		{Key: PolicyTrust, Kind: Enum, Default: "ask", Allowed: []string{"ask", "ceiling", "always"}, Restart: true, Refused: []string{"ceiling"},
 			Sentence: "What a repository's policy may ask for: `ask` wants a person's approval, `ceiling` clips it to the tool's hosts and the hub, `always` takes it as written."},
 		{Key: FilesMounts, Kind: List, Restart: true, Later: notYet, check: paths,

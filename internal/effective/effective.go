@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mojoup/mojoup-node/internal/registries"
@@ -55,7 +56,32 @@ func Compile(ctx context.Context, layers []policy.Layer, in Input) (*policy.Effe
 	if err != nil {
 		return nil, err
 	}
-	return policy.Compile(layers, in.Tool, presets)
+	e, err := policy.Compile(layers, in.Tool, presets)
+	if err == nil && len(in.Private) > 0 {
+		e.Notes = append(e.Notes, widened(layers, in.Private)...)
+	}
+	return e, err
+}
+
+// widened names the rules that the node's settings make wider than they look: the
+// hosts of a registry preset may lead to what is the company's own.
+func widened(layers []policy.Layer, private []netip.Prefix) (notes []policy.Note) {
+	for _, l := range layers {
+		if l.Document == nil || l.Document.Network == nil {
+			continue
+		}
+		for i, r := range l.Document.Network.Rules {
+			if slices.Contains(policy.RegistryPresets(), r.Preset) {
+				path := fmt.Sprintf("network.rules[%d]", i)
+				pos := l.Document.At(path)
+				notes = append(notes, policy.Note{
+					Source: policy.Source{Layer: l.Name, File: l.Source, Line: pos.Line, Column: pos.Column}, Path: path,
+					Text: fmt.Sprintf("the hosts of preset %s may also lead to %s, which the node's setting node.network.private opens", r.Preset, strings.Trim(fmt.Sprint(private), "[]")),
+				})
+			}
+		}
+	}
+	return notes
 }
 
 // Own is the repository's own document alone, as it is approved: whatever tool or

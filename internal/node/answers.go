@@ -44,6 +44,7 @@ func (n *Node) Status(ctx context.Context, c console.Caller) (api.Status, error)
 			Running: true, PID: os.Getpid(), Since: n.since, Version: n.o.Version,
 			Socket: n.socket(), Log: n.o.Log, Linger: n.o.Linger > 0 && n.o.Deputy == nil, System: n.o.Deputy != nil,
 			Page: url, NoPage: why, Image: n.o.Settings.String(config.SandboxImage), Gateway: n.o.Settings.String(config.OpenShellGateway),
+			Private: n.o.Settings.Prefixes(config.NetworkPrivate),
 		},
 		Verdict:  n.verdict(),
 		Sessions: slices.DeleteFunc(n.liveLocked(), waits),

@@ -144,8 +144,8 @@ func union(a, b []netip.Prefix) []netip.Prefix {
 	return append(a[:len(a):len(a)], b...)
 }
 
-// intersection is what both lists open.
-func intersection(a, b []netip.Prefix) (out []netip.Prefix) {
+// CommonRanges are those that both lists open.
+func CommonRanges(a, b []netip.Prefix) (out []netip.Prefix) {
 	for _, p := range a {
 		for _, q := range b {
 			switch {
@@ -221,6 +221,6 @@ func (d *Decision) join(v *verdict, first bool) {
 	}
 	d.Raw = d.Raw && v.raw
 	if len(d.Addresses) > 0 {
-		d.Addresses = intersection(d.Addresses, v.ranges)
+		d.Addresses = CommonRanges(d.Addresses, v.ranges)
 	}
 }

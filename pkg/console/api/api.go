@@ -5,7 +5,10 @@
 // those that it does not know.
 package api
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Version is the first path element of every request: "/v1/…".
 const Version = "v1"
@@ -72,6 +75,8 @@ type Node struct {
 	// this node does.
 	Image   string `json:"image,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
+	// Private are the address ranges that rules may open on this node.
+	Private []netip.Prefix `json:"private,omitempty"`
 	// Refused is why the system node was not asked, where that is what a
 	// person would have asked next.
 	Refused string `json:"refused,omitempty"`
