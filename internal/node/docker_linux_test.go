@@ -74,16 +74,19 @@ func (w world) at(t *testing.T, d interface {
 	t.Helper()
 	w.gateway = d.Env()
 	// The session's user is not the one that made the repository.
-	must(t, filepath.WalkDir(w.repo, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Chmod(path, map[bool]fs.FileMode{true: 0o777, false: 0o666}[e.IsDir()])
-	}))
+	must(t, filepath.WalkDir(w.repo, forAll))
 	e, err := enginetest.Open(w.paths.State, d.Getenv)
 	must(t, err)
 	t.Cleanup(func() { _ = e.Close() })
 	return w, ordinary{e}
+}
+
+// forAll lets everybody read and write.
+func forAll(path string, e fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, map[bool]fs.FileMode{true: 0o777, false: 0o666}[e.IsDir()])
 }
 
 // TestT9_KilledAtEveryStep_Docker kills the node with SIGKILL at the steps of a

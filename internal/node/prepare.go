@@ -24,6 +24,7 @@ import (
 // prepared is everything that is known before the first act.
 type prepared struct {
 	repository repo.Repository
+	seen       []sight // of its directories, and of that of the command
 	policy     *policy.Effective
 	engine     sandbox.Engine
 	sandboxed  bool
@@ -46,6 +47,7 @@ func (l *life) consider(ctx context.Context) (p prepared, err error) {
 	if p.repository, err = l.n.look(home, l.req.Directory, l.req.Repository); err != nil {
 		return p, err
 	}
+	p.seen = sights(l.req.Directory, p.repository)
 	if err := l.apartFromSignIns(p.repository, home); err != nil {
 		return p, err
 	}

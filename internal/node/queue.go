@@ -3,16 +3,13 @@ package node
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"math"
-	"os"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/admission"
 	"github.com/mojoup/mojoup-node/internal/config"
-	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/session"
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -82,25 +79,12 @@ func (l *life) admitted(ctx context.Context) (p prepared, release func(), err er
 	}
 	release, waited, err := l.admit(ctx, p)
 	if err == nil && waited {
+		before := p.seen
 		if p, err = bounded(ctx, l.n.o.Times.Patience, consider, nil); err != nil {
-			err = l.goneMeanwhile(err)
+			err = l.goneMeanwhile(err, before, whileWaiting)
 		}
 	}
 	return p, release, err
-}
-
-// goneMeanwhile is err, said better where what was asked for was removed while
-// the session waited.
-func (l *life) goneMeanwhile(err error) error {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, dir := range []string{l.req.Repository, l.req.Directory} {
-		if _, serr := os.Stat(dir); dir != "" && errors.Is(serr, fs.ErrNotExist) {
-			return fault.CannotRun("%s no longer exists: it was removed while the session waited for a slot", dir)
-		}
-	}
-	return err
 }
 
 // admit waits until the session may start, tells its person why it waits, and

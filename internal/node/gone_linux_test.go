@@ -1,0 +1,163 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
+	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/enginetest"
+)
+
+// A lost tree is a linked work tree that goes while a session starts in it.
+type lostTree struct {
+	world
+	main      string   // the repository that it is linked to
+	alone     []string // all that is in there without it
+	linked    []string // and with it
+	vanishing func()
+	says      string
+	gone      bool // its directory; else there is an empty one
+}
+
+// losing makes a work tree that is to go in one of three ways.
+func losing(t *testing.T, w world, how string) *lostTree {
+	t.Helper()
+	l := &lostTree{world: w, main: w.repo, gone: true, says: " no longer exists: it was removed while the session started"}
+	l.committed(t)
+	l.alone = tree(t, l.main)
+	l.repo = filepath.Join(filepath.Dir(l.main), "tree")
+	git(t, l.main, "worktree", "add", "-q", "--detach", l.repo)
+	l.linked = tree(t, l.main)
+	switch how {
+	case "removed":
+		l.vanishing = func() { must(t, os.RemoveAll(l.repo)) }
+	case "removed by git":
+		l.vanishing = func() { git(t, l.main, "worktree", "remove", "--force", l.repo) }
+		l.linked = l.alone
+	case "replaced":
+		l.says, l.gone = " is not what it was: it was replaced while the session started", false
+		l.vanishing = func() {
+			must(t, os.Rename(l.repo, l.repo+".old")) // until the new one is there, or it may have the same number
+			must(t, os.Mkdir(l.repo, 0o777))
+			must(t, os.RemoveAll(l.repo+".old"))
+		}
+	}
+	return l
+}
+
+var waysToGo = []string{"removed", "removed by git", "replaced"}
+
+// refused wants one sentence that names the tree, that nothing of the session is
+// left or made, and that the only slot is free for the next one.
+func (l *lostTree) refused(t *testing.T, r *running, engine sandbox.Engine) {
+	t.Helper()
+	end, err := l.limited(t, r.client, "echo", "never").end(t)
+	if err != nil || end.Problem == nil || end.Problem.Sentence != l.repo+l.says || end.Code != 125 {
+		t.Errorf("it ended with %d, %+v, %v", end.Code, end.Problem, err)
+	}
+	r.quiet(t)
+	inside, err := os.ReadDir(l.repo)
+	if l.gone != os.IsNotExist(err) || len(inside) > 0 {
+		t.Errorf("in its place there is %v, %v", inside, err)
+	}
+	if d := cmp.Diff(l.linked, tree(t, l.main)); d != "" {
+		t.Errorf("left in the repository (-before +after):\n%s", d)
+	}
+	if !l.gone {
+		must(t, os.Remove(l.repo))
+	}
+	git(t, l.main, "worktree", "prune")
+	w := l.world
+	w.repo = l.main
+	w.cleanBehind(t, r, engine, l.alone)
+}
+
+// TestB54_GoneWhileStarting has the work tree go at steps of a start, in make
+// soak at all of them.
+func TestB54_GoneWhileStarting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := &steps{repo: filepath.Dir(w.repo)}
+	whole := losing(t, w, "")
+	r := whole.observed(t, nativeEngine(t), s)
+	started := s.last()
+	whole.limited(t, r.client, "true").mustEnd(t)
+	r.end()
+	must(t, r.wait(t))
+	life := s.list(started)
+	life = life[slices.Index(life, "stage look #1")+1 : slices.Index(life, "stage command #1")]
+	at := life
+	if os.Getenv("MOJOUP_SOAK") == "" {
+		// What is looked at last is lost last: nothing but that look says so.
+		at = append(evenly(life, 5), "set up #1", "after moving session ID to running #1")
+	}
+	for _, how := range waysToGo {
+		for _, step := range at {
+			t.Run(how+"/"+step, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.atMost(t, 1)
+				l, engine := losing(t, w, how), nativeEngine(t)
+				s := &steps{repo: filepath.Dir(l.main), at: step, act: l.vanishing}
+				r := l.observed(t, engine, s)
+				l.refused(t, r, engine)
+				s.wasReached(t)
+			})
+		}
+	}
+}
+
+const betweenLooks = "after the gateway has looked"
+
+// TestB54_GoneWhileStarting_Docker is the same on engine docker, where the last
+// moment is that between the gateway's look at what is to be mounted and Docker's.
+func TestB54_GoneWhileStarting_Docker(t *testing.T) {
+	asRoot(t)
+	for _, how := range waysToGo {
+		for _, step := range []string{"stage plan #1", "staged #1", betweenLooks, "sealed #1"} {
+			t.Run(how+"/"+step, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.atMost(t, 1)
+				l := losing(t, w, how)
+				var lost atomic.Bool
+				d := enginetest.Start(t, enginetest.Options{Faults: enginetest.Faults{Network: func() error {
+					if step == betweenLooks && !lost.Swap(true) {
+						l.vanishing()
+					}
+					return nil
+				}}})
+				must(t, filepath.WalkDir(l.main, forAll))
+				var engine ordinary
+				l.world, engine = l.at(t, d)
+				s := &steps{repo: filepath.Dir(l.main), at: step, act: l.vanishing}
+				r := l.observed(t, engine, s)
+				l.refused(t, r, engine)
+				l.noneAtGateway(t, engine)
+				if step != betweenLooks {
+					s.wasReached(t)
+				} else if !lost.Load() {
+					t.Error("no container was asked for")
+				}
+			})
+		}
+	}
+}
+
+// TestB54_NothingIsSaidOfWhatStands: what a session comes upon in a tree that
+// stands keeps its own sentence.
+func TestB54_NothingIsSaidOfWhatStands(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.serve(t, w.options(t, nativeEngine(t)))
+	end, out := w.whole(t, r.client, "no-such-program")
+	if end.Problem == nil || strings.Contains(end.Problem.Sentence, "no longer exists") || !strings.Contains(end.Problem.Sentence, "no-such-program") {
+		t.Errorf("%+v %q", end.Problem, out)
+	}
+}
