@@ -124,10 +124,13 @@ leaves nothing behind.
 Exit codes: 0 done, 1 a check or verdict is negative, 2 wrong usage, 3 could not
 find out, 125 the node could not run the session, 126 and 127 as a shell, else
 the command's own (128 and the number for a signal).`,
-		Args:          noArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// What is asked for and holds nothing is never as if it had not been asked
+		// for: a policy that was to narrow a session would not.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return noEmptyFlag(cmd) },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
 	}
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)

@@ -77,7 +77,7 @@ func newConfigSet(p Process) *cobra.Command {
 	return &cobra.Command{
 		Use:               "set KEY VALUE",
 		Short:             "write one setting into the file and leave the rest of it as it is",
-		Args:              exactly("a setting", "a value"),
+		Args:              exactly("a setting", aValue),
 		ValidArgsFunction: completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, h, err := settingsOrigin(p)

@@ -64,11 +64,6 @@ session keys of few rights and a short life with --env, which are then inside.`,
 		Args: exactly("a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.req.Name = args[0]
-			for _, name := range []string{"file", "env", "command", "keyring"} {
-				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return fault.Usage("--%s is empty, so that it does not say where the key is", name).WithHint("a variable that holds nothing looks like this; without the flag the key is read from stdin")
-				}
-			}
 			return setSecret(cmd.Context(), p, o)
 		},
 	}

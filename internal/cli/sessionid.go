@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
@@ -11,17 +13,17 @@ import (
 // beginning of one, before anybody is asked about it.
 func withSessionID(args cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, words []string) error {
-		if err := args(cmd, words); err != nil {
-			return err
+		if len(words) == 0 {
+			return args(cmd, words)
 		}
-		return checkSessionID(words[0])
+		return cmp.Or(checkSessionID(words[0]), args(cmd, words))
 	}
 }
 
 func checkSessionID(id string) error {
 	if id == "" {
 		return fault.Usage("the session id is empty").
-			WithHint("`mojoup-node session list` names the sessions that live, with --past those that ended; a variable that holds no id looks like this")
+			WithHint("`mojoup-node session list` names the sessions that live, with --past those that ended; " + emptyHint)
 	}
 	if _, err := session.Parse(id); err != nil {
 		return fault.Usage("%w", err).

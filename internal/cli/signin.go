@@ -102,7 +102,7 @@ func printSignIns(p Process, all api.SignIns) {
 		if s.Sentence != "" && s.State != string(signin.None) {
 			say.line("%s", s.Sentence)
 			if s.Hint != "" {
-				fmt.Fprintf(p.Stderr, "hint: %s\n", visible(s.Hint))
+				say.hint("%s", s.Hint)
 			}
 		}
 	}

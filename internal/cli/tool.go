@@ -192,7 +192,7 @@ func newToolCheck(p Process) *cobra.Command {
 			var wrong *profile.Errors
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				return fault.Unknown("there is no file %s", args[0])
+				return fault.Unknown("there is no file %s", args[0]).WithHint("the path begins at the current directory; `mojoup-node tool list` names the profiles that are used")
 			case err != nil && !errors.As(err, &wrong):
 				return fault.Negative("%w", err)
 			case wantsJSON(cmd):

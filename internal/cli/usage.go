@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,11 @@ func exactly(names ...string) cobra.PositionalArgs {
 			return fault.Usage("%s takes %s only, got %q too", called(cmd), strings.Join(names, " and "), args[len(names)]).
 				WithHint("see `%s --help`", cmd.CommandPath())
 		}
+		for i, name := range names {
+			if args[i] == "" && name != aValue {
+				return fault.Usage("%s needs %s, and got an empty word", called(cmd), name).WithHint(emptyHint)
+			}
+		}
 		return nil
 	}
 }
@@ -46,11 +52,31 @@ func exactly(names ...string) cobra.PositionalArgs {
 // atMostOne refuses a second word.
 func atMostOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
+		if len(args) > 0 {
 			return exactly(name)(cmd, args)
 		}
 		return nil
 	}
+}
+
+// aValue is the word that may be empty: that of a setting which holds a text.
+const aValue = "a value"
+
+const emptyHint = "a variable that holds nothing looks like this"
+
+// noEmptyFlag refuses a flag that was given and says nothing. No keys that leave
+// a session are an answer.
+func noEmptyFlag(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if err == nil && f.Name != detachKeysFlag && slices.Contains(values, "") {
+			err = fault.Usage("--%s is empty", f.Name).WithHint(emptyHint)
+		}
+	})
+	return err
 }
 
 // notBoth refuses flags that exclude each other, in the words of the others.
@@ -63,6 +89,9 @@ func notBoth(cmd *cobra.Command, a, b string) error {
 
 func unknownCommand(cmd *cobra.Command, word string) error {
 	f := fault.Usage("there is no command %q", strings.TrimSpace(strings.TrimPrefix(called(cmd)+" ", cmd.Root().Name()+" ")+word))
+	if word == "" {
+		return f.WithHint(emptyHint)
+	}
 	cmd.SuggestionsMinimumDistance = 2
 	near := cmd.SuggestionsFor(word) // in the order of the alphabet
 	if nearest := config.Nearest(word, near); nearest != "" {

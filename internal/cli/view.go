@@ -21,8 +21,11 @@ type viewOptions struct {
 	clipboard bool
 }
 
+// detachKeysFlag may be empty.
+const detachKeysFlag = "detach-keys"
+
 func (o *viewOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.keys, "detach-keys", "ctrl-],d", "the `keys` that leave the session running; \"\" means none")
+	f.StringVar(&o.keys, detachKeysFlag, "ctrl-],d", "the `keys` that leave the session running; \"\" means none")
 	o.clipboardFlag(f)
 }
 

@@ -96,7 +96,7 @@ func checkRequest(r api.RunRequest) error {
 	case r.Headless != "" && r.Tool == "":
 		return bad("there is no tool for the prompt")
 	case len(r.Command) > 0 && r.Command[0] == "" && r.Tool == "":
-		return bad("the command has no name")
+		return fault.Usage("the command is an empty word").WithCode("bad-request").WithHint("a variable that holds nothing looks like this")
 	case r.RecordTerminal && r.Terminal == nil:
 		return fault.Usage("there is no terminal to record").WithCode("no-terminal").WithHint("--tty gives the command one")
 	}

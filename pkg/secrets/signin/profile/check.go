@@ -65,7 +65,7 @@ func (c *checker) profile(p *Profile) {
 
 func (c *checker) bounded(key string, n int) {
 	if n > maxList {
-		c.problem(key, "", "%d entries, %d at most are read", n, maxList)
+		c.problem(key, "take some out", "%d entries, %d at most are read", n, maxList)
 	}
 }
 
@@ -73,9 +73,9 @@ func (c *checker) bounded(key string, n int) {
 func (c *checker) words(key, s string, needed bool) {
 	switch {
 	case s == "" && needed:
-		c.problem(key, "", "it is missing")
+		c.problem(key, "write one, as "+key[strings.LastIndex(key, ".")+1:]+` = "text"`, "it is missing")
 	case len(s) > 4096 || strings.ContainsRune(s, 0):
-		c.problem(key, "", "it is too long, or holds a zero byte")
+		c.problem(key, "4096 bytes are read", "it is too long, or holds a zero byte")
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *checker) program(p Program) {
 		c.problem("program.headless", "one argument is, or holds, ${prompt}", "the prompt stands in %d places of the line", n)
 	}
 	if slices.ContainsFunc(p.Bypass, func(s string) bool { return strings.Contains(s, "${") }) {
-		c.problem("program.bypass", "", "nothing stands for something else here")
+		c.problem("program.bypass", "take the ${…} out", "nothing stands for something else here")
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *checker) env(e Env) {
 			c.problem(key, "letters, digits and _", "it cannot be the name of a variable")
 		}
 		if slices.Contains(nodeOwn, name) {
-			c.problem(key, "", "this variable is the node's to set")
+			c.problem(key, "take it out", "this variable is the node's to set")
 		}
 		c.words(key, value, false)
 		c.placeholders(key, value, "home", "dir")
@@ -146,7 +146,7 @@ func (c *checker) hosts(key string, hosts []string) {
 	c.bounded(key, len(hosts))
 	for i, h := range hosts {
 		if _, err := policy.ParseHostPattern(h); err != nil {
-			c.problem(fmt.Sprintf("%s[%d]", key, i), secrets.HintOf(err), "%v", err)
+			c.problem(fmt.Sprintf("%s[%d]", key, i), "a host alone, as api.x.example or *.x.example", "%v", err)
 		}
 	}
 }
@@ -162,10 +162,10 @@ func (c *checker) key(at string, k Key, before []Key) {
 		}
 	}
 	if slices.Contains(nodeOwn, k.Name) {
-		c.problem(at+".name", "", "this variable is the node's to set")
+		c.problem(at+".name", "the tool cannot have its key in it", "this variable is the node's to set")
 	}
 	if slices.ContainsFunc(before, func(b Key) bool { return b.Name == k.Name }) {
-		c.problem(at+".name", "", "%s stands there twice", k.Name)
+		c.problem(at+".name", "keep one of the two", "%s stands there twice", k.Name)
 	}
 	c.bounded(at+".from", len(k.From)+len(k.Fallback))
 	c.binding(at, k.Binding())
@@ -203,9 +203,9 @@ func (c *checker) madeUp(at string, f File, p *Profile) {
 	switch {
 	case !c.below(at+".path", f.Path):
 	case strings.ContainsAny(f.Path, "*?["):
-		c.problem(at+".path", "", "a file that is made has one name")
+		c.problem(at+".path", "write it without * ? and [", "a file that is made has one name")
 	case slices.ContainsFunc(guarded, func(dir string) bool { return f.Path == dir || strings.HasPrefix(f.Path, dir+"/") }):
-		c.problem(at+".path", "", "this place is the node's to fill")
+		c.problem(at+".path", "name another place", "this place is the node's to fill")
 	}
 	known := []string{"home", "dir"}
 	for _, k := range p.Keys {
@@ -218,7 +218,7 @@ func (c *checker) madeUp(at string, f File, p *Profile) {
 	}
 	for name, key := range map[string]string{"key": f.Key, "without": f.Without} {
 		if !has(key) {
-			c.problem(at+"."+name, "", "the profile has no key %.40q", key)
+			c.problem(at+"."+name, "add a [[key]] of that name, or take this line out", "the profile has no key %.40q", key)
 		}
 	}
 	c.placeholders(at+".text", f.Text, known...)

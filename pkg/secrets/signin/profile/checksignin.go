@@ -23,19 +23,19 @@ func (c *checker) signIn(s *SignIn, never []string) {
 		c.problem("signin.default", `one of signin.modes, or "off"`, "%.20q is not among the modes", string(s.Default))
 	}
 	if s.Inside != "" && c.below("signin.inside", s.Inside) && covered(never, s.Inside) {
-		c.problem("signin.inside", "", "%s is never to be in a session", s.Inside)
+		c.problem("signin.inside", "take it out of never, or name another file", "%s is never to be in a session", s.Inside)
 	}
 	c.bounded("signin.place", len(s.Places))
 	c.bounded("signin.login", len(s.Logins))
 	c.bounded("signin.endpoint", len(s.Endpoints))
 	if len(s.Places) == 0 {
-		c.problem("signin.place", "", "it does not say where the sign-in is kept")
+		c.problem("signin.place", "add a [[signin.place]]", "it does not say where the sign-in is kept")
 	}
 	for i, p := range s.Places {
 		c.place(fmt.Sprintf("signin.place[%d]", i), p, never)
 	}
 	if len(s.Logins) == 0 {
-		c.problem("signin.login", "", "it does not say what a sign-in is")
+		c.problem("signin.login", "add a [[signin.login]]", "it does not say what a sign-in is")
 	}
 	for i, l := range s.Logins {
 		c.login(fmt.Sprintf("signin.login[%d]", i), l, s)
@@ -49,7 +49,7 @@ func (c *checker) signIn(s *SignIn, never []string) {
 			c.problem(at+".kind", `"directory" or "file"`, "%.20q is no kind of lock", l.Kind)
 		}
 		if c.below(at+".name", l.Name) && strings.Contains(l.Name, "/") {
-			c.problem(at+".name", "", "a lock lies beside the sign-in's file")
+			c.problem(at+".name", "its name alone", "a lock lies beside the sign-in's file")
 		}
 		if l.Stale < 0 || l.Stale > 3600 {
 			c.problem(at+".stale", "seconds", "%d is no time after which a lock is stale", l.Stale)
@@ -70,7 +70,7 @@ func (c *checker) place(at string, p Place, never []string) {
 	}
 	for i, v := range p.Vars {
 		if err := policy.CheckSecretName(v); err != nil {
-			c.problem(fmt.Sprintf("%s.vars[%d]", at, i), "", "it cannot be the name of a variable")
+			c.problem(fmt.Sprintf("%s.vars[%d]", at, i), "letters, digits and _", "it cannot be the name of a variable")
 		}
 	}
 	rest, home := strings.CutPrefix(p.Default+"/", "~/")
@@ -82,7 +82,7 @@ func (c *checker) place(at string, p Place, never []string) {
 			c.problem(at+".default", `as "~/.config"`, "it does not say where the file is when no variable does")
 		}
 		if c.below(at+".file", p.File) && home && covered(never, path.Join(rest, p.File)) {
-			c.problem(at+".file", "", "%s is never to be copied", path.Join(rest, p.File))
+			c.problem(at+".file", "take it out of never, or name another file", "%s is never to be copied", path.Join(rest, p.File))
 		}
 	}
 	for name, v := range p.Keyring {
@@ -117,7 +117,7 @@ func (c *checker) login(at string, l Login, s *SignIn) {
 	}
 	star := slices.Index(l.At, "*")
 	if star >= 0 && star != len(l.At)-1 {
-		c.problem(at+".at", "", "* may only stand last")
+		c.problem(at+".at", "put it at the end", "* may only stand last")
 	}
 	fields("keep", l.Keep)
 	fields("account", l.Account)
@@ -135,7 +135,7 @@ func (c *checker) login(at string, l Login, s *SignIn) {
 		c.problem(at+".margin", "seconds", "%d is no time before an expiry", l.Margin)
 	}
 	if l.Env != "" && policy.CheckSecretName(l.Env) != nil {
-		c.problem(at+".env", "", "it cannot be the name of a variable")
+		c.problem(at+".env", "letters, digits and _", "it cannot be the name of a variable")
 	}
 	if l.Env == "" && s.Inside == "" {
 		c.problem(at, "name signin.inside, or env here", "nothing says how a session gets it")
@@ -143,7 +143,7 @@ func (c *checker) login(at string, l Login, s *SignIn) {
 	for f, v := range l.Set {
 		one("set", f)
 		if !plain(v) {
-			c.problem(at+".set."+f, "", "a text, a whole number, true, false or a list of texts is what it may be")
+			c.problem(at+".set."+f, "write one of them", "a text, a whole number, true, false or a list of texts is what it may be")
 		}
 	}
 	c.binding(at, l.Binding())
@@ -152,18 +152,18 @@ func (c *checker) login(at string, l Login, s *SignIn) {
 // loginTokens checks that no token can be copied by accident.
 func (c *checker) loginTokens(at string, l Login, star bool) {
 	if l.Access == "" && !star {
-		c.problem(at+".access", "", "it does not say which field is the token")
+		c.problem(at+".access", "name the field, as access = \"token\"", "it does not say which field is the token")
 	}
 	for name, f := range map[string]string{"access": l.Access, "refresh": l.Refresh, "token": l.Token} {
 		if f != "" && !slices.Contains(l.Keep, f) {
-			c.problem(at+"."+name, "", "%s is not among those that may be copied", f)
+			c.problem(at+"."+name, "add it to keep", "%s is not among those that may be copied", f)
 		}
 	}
 	if l.Refresh == "" && (l.Withheld != "" || len(l.Drop) > 0) {
-		c.problem(at+".withheld", "", "there is no refresh token to withhold")
+		c.problem(at+".withheld", "name it in refresh, or take this line out", "there is no refresh token to withhold")
 	}
 	if l.Refresh != "" && l.Refresh == l.Access {
-		c.problem(at+".refresh", "", "the access token cannot be the refresh token as well")
+		c.problem(at+".refresh", "leave refresh out where the token is never renewed", "the access token cannot be the refresh token as well")
 	}
 }
 
@@ -180,7 +180,7 @@ func plain(v any) bool {
 
 func (c *checker) endpoint(at string, e Endpoint) {
 	if p, err := policy.ParseHostPattern(e.Host); err != nil || strings.Contains(p.String(), "*") {
-		c.problem(at+".host", "", "%.60q is not one host", e.Host)
+		c.problem(at+".host", "a name, as auth.x.example", "%.60q is not one host", e.Host)
 	}
 	for name, p := range map[string]string{"token": e.Token, "revoke": e.Revoke} {
 		if p == "" && name == "revoke" {

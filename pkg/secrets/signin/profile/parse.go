@@ -74,7 +74,7 @@ func (e *Errors) Hint() string {
 func Parse(file string, text []byte) (*Profile, error) {
 	c := &checker{file: file}
 	if len(text) > MaxSize {
-		c.problem("", "", "the file has %d bytes, %d at most are read", len(text), MaxSize)
+		c.problem("", "a profile has a few KiB", "the file has %d bytes, %d at most are read", len(text), MaxSize)
 		return nil, c.orNil()
 	}
 	if !utf8.Valid(text) {

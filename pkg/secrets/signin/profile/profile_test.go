@@ -189,6 +189,11 @@ func FuzzParse(f *testing.F) {
 		_ = toml.Unmarshal(text, &head)
 		p, err := Parse(head.Name+".toml", text)
 		if err != nil {
+			for _, problem := range err.(*Errors).Problems {
+				if problem.Hint == "" {
+					t.Errorf("a problem without a hint: %v", problem)
+				}
+			}
 			if p != nil || err.Error() == "" || strings.ContainsAny(err.Error(), "\x1b\r\x00") {
 				t.Errorf("%v, %q", p, err)
 			}
