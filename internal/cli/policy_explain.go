@@ -150,6 +150,9 @@ func (x *explained) askWayOut(ctx context.Context, c composed, req policy.Reques
 	if note := x.opened(addrs, c.in.Private); note != "" {
 		notes = append(notes, note)
 	}
+	if policy.IsInside(req.Host) {
+		notes = append(notes, "inside it is the session itself, to which programs go without asking: a service of this machine is called "+policy.HostService)
+	}
 	x.Node = strings.Join(notes, "; ")
 	return nil
 }

@@ -267,6 +267,12 @@ func (p hostPattern) matches(host string) bool {
 // reached. No wildcard means it.
 const HostService = "host.mojoup.internal"
 
+// IsInside reports whether a name or address, in normal form, is the session
+// itself to programs in it: their variables say that no proxy is asked for it.
+func IsInside(host string) bool {
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || host == "127.0.0.1" || host == "::1"
+}
+
 func checkHostPattern(s string) *fault {
 	_, f := parseHostPattern(s)
 	return f

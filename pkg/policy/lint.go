@@ -216,6 +216,9 @@ var fronts = []string{
 }
 
 func (l *linter) host(path string, h hostPattern, r *rule) {
+	if name := h.String(); h.form != hostPublic && IsInside(strings.TrimLeft(name, "*.")) {
+		l.warn(path, "name a service of the machine "+HostService, "%s is the session itself to programs inside, which go there without asking", name)
+	}
 	if h.form == hostAddr {
 		return
 	}
