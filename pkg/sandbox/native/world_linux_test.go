@@ -60,7 +60,11 @@ func again() int {
 		func() error { return os.CopyFS(filepath.Join(dir, "testdata"), os.DirFS("testdata")) },
 		// The suite's program, which that user could not build: it may not be
 		// able to read the module.
-		func() error { return exec.Command("go", "build", "-o", attack, "../sandboxtest/escape/attack").Run() },
+		func() error {
+			build := exec.Command("go", "build", "-o", attack, "../sandboxtest/escape/attack")
+			build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the suite builds it
+			return build.Run()
+		},
 	} {
 		if err := step(); err != nil {
 			fmt.Fprintln(os.Stderr, "no run as an ordinary user:", err)

@@ -237,6 +237,26 @@ func testB55(t *testing.T, s *suite) {
 	}
 }
 
+// testB55Nested has a tool with threads set up sandboxes of its own within the
+// sandbox. Both hold in every thread, and files can be moved between directories.
+func testB55Nested(t *testing.T, s *suite) {
+	p := s.newPlace(t)
+	for _, dir := range []string{"one", "two", "other", "over"} {
+		must(t, os.Mkdir(filepath.Join(p.repo, dir), 0o755))
+		must(t, os.Chown(filepath.Join(p.repo, dir), p.id.UID, p.id.GID))
+	}
+	held := filepath.Join(p.repo, ".mojoup")
+	spec := s.spec(t, p)
+	spec.Protect = append(spec.Protect, sandbox.Protection{Path: held, Guard: sandbox.HoldDir})
+	attack := attackProgram(t)
+	spec.Mounts = append(spec.Mounts, sandbox.Mount{Kind: sandbox.Bind, Source: filepath.Dir(attack), Target: filepath.Dir(attack)})
+	b := s.open(t, spec)
+	with := map[bool]string{true: "rules", false: "rules and a filter"}[s.options.NoFilters]
+	if r := b.run(sandbox.Command{Argv: []string{attack, "nested", p.repo, held, with}, Dir: p.repo}); r.Code != 0 || r.out != "" {
+		t.Errorf("exit %d\n%s%s", r.Code, r.out, r.err)
+	}
+}
+
 func testB90(t *testing.T, s *suite) {
 	p := s.newPlace(t)
 	b := s.open(t, s.spec(t, p))

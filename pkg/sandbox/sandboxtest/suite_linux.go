@@ -31,6 +31,9 @@ type Options struct {
 	// Swaps is how many sandboxes B53 makes while somebody exchanges paths.
 	// Zero means 300, or 100 in a plain run.
 	Swaps int
+	// NoFilters says that nothing inside can set up a filter of system calls of its
+	// own, because something beneath the engine refuses that.
+	NoFilters bool
 	// MakesSources says that whoever mounts for the engine makes what it does not
 	// find: an empty directory, wherever a path leads at that moment.
 	MakesSources bool
@@ -90,6 +93,7 @@ func Test(t *testing.T, New func(t *testing.T) sandbox.Engine, o Options) {
 		{"B53_SymlinksAreRefused", testB53},
 		{"B53_SwapWhilePreparing", testB53Swap},
 		{"B55_RenamesAndDevices", testB55},
+		{"B55_NestedAndThreaded", testB55Nested},
 		{"B90_NoSocketsOfTheHost", testB90},
 		{"Protections", testProtections},
 		{"D29d_HostsOfTCPRulesByName", testDirect},

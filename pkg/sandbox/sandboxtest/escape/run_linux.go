@@ -29,6 +29,10 @@ var errKilled = errors.New("the thread was killed")
 //	attack one ARENA NAME    one attempt in this process; one Result
 //	attack own ARENA NAME    the same, as such a first process, by a child
 //	attack victim            be attacked until stdin ends
+//	attack nested REPO HELD WITH  be a tool with sandboxes of its own, "rules" or
+//	                         "rules and a filter"; a line for each thing that was
+//	                         otherwise, and then exit code 1
+//	attack nested-in REPO HELD  be what such a tool starts
 //
 // ARENA is an [Arena] as JSON. The exit code is 0 wherever there are results.
 
@@ -47,6 +51,10 @@ func Main(args []string, stdin io.Reader, stdout io.Writer) int {
 		return run(args[1], args[2:], stdout, inOwn)
 	case len(args) == 3 && args[0] == "own":
 		return own(args[1], args[2], stdout)
+	case len(args) == 4 && args[0] == "nested":
+		return nested(args[1], args[2], args[3] != "rules", stdout)
+	case len(args) == 3 && args[0] == "nested-in":
+		return nestedIn(args[1], args[2], stdout)
 	case len(args) == 3 && args[0] == "one":
 		return one(args[1], args[2], stdout)
 	}
