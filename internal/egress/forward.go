@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"sync"
@@ -303,6 +304,10 @@ func (s *serving) roundTrip(r *http.Request) (*http.Response, error) {
 		if a, ok := addrOf(info.Conn); ok {
 			x.v.reached(a)
 		}
+	}, Got1xxResponse: func(_ int, h textproto.MIMEHeader) error { // the reverse proxy passes it on next
+		delete(h, "Alt-Svc")
+		x.mask.MaskHeader(http.Header(h))
+		return nil
 	}}
 	return s.transport(x.opened).RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }

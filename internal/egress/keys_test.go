@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"sync"
@@ -311,6 +313,41 @@ func TestEchoedKeysAreMaskedInHeads(t *testing.T) {
 		got, err := io.ReadAll(c)
 		if err != nil || bytes.Contains(got, []byte(realKey)) || !bytes.Contains(got, []byte(standIn)) {
 			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+}
+
+// TestT2_InterimAnswersOverHTTP2: what comes before the answer is masked as well,
+// and so are names of fields, whatever the host speaks.
+func TestT2_InterimAnswersOverHTTP2(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		w, standIn := keyWorld(t, all, bindAPI)
+		if first {
+			w.script(443, strings.ReplaceAll("HTTP/1.1 103 Hints\r\nLink: </KEY>\r\nAlt-Svc: h3\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "KEY", realKey))
+		} else {
+			w.serve(443, true, func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Link", "</"+realKey+">")
+				rw.Header().Set("Alt-Svc", "h3")
+				rw.WriteHeader(http.StatusEarlyHints)
+				rw.WriteHeader(http.StatusOK)
+			})
+		}
+		var hints []textproto.MIMEHeader
+		trace := &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			hints = append(hints, h)
+			return nil
+		}}
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, "https://api.x.example/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := w.client(true).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if len(hints) != 1 || hints[0].Get("Link") != "</"+standIn+">" || hints[0].Get("Alt-Svc") != "" {
+			t.Errorf("from HTTP/1.1 %t: %v", first, hints)
 		}
 	}
 }

@@ -217,7 +217,7 @@ func (r *Ring) Trailer(req Request) *Misuse {
 		in := "the trailer " + name
 		for _, v := range values {
 			l.anywhere(v, in)
-			if plain, by := basicPlain(v); by != nil {
+			for _, plain := range basicPlains(v) {
 				l.anywhere(plain, in)
 			}
 		}
@@ -244,10 +244,42 @@ func basicPlain(value string) (plain string, by *base64.Encoding) {
 	return "", nil
 }
 
+// basicPlains is what servers may read where a value says that it is Basic. Many
+// pass over what is no letter of base64, some end at what fills up, and some begin
+// anew behind it. What only they can read has no place for a key.
+func basicPlains(value string) (plain []string) {
+	if len(value) <= len("Basic") || !strings.EqualFold(value[:len("Basic")], "Basic") {
+		return nil
+	}
+	if text, by := basicPlain(value); by != nil {
+		return []string{text}
+	}
+	letters := strings.Map(func(r rune) rune {
+		switch {
+		case r == '-':
+			return '+'
+		case r == '_':
+			return '/'
+		case r == '=' || r == '+' || r == '/' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z':
+			return r
+		}
+		return -1
+	}, value[len("Basic"):])
+	for _, part := range append(strings.Split(letters, "="), strings.ReplaceAll(letters, "=", "")) {
+		if len(part)%4 == 1 {
+			part = part[:len(part)-1] // says nothing
+		}
+		if b, err := base64.RawStdEncoding.DecodeString(part); err == nil && len(b) > 0 {
+			plain = append(plain, string(b))
+		}
+	}
+	return plain
+}
+
 // header looks at a field as it stands and, of Basic, at what it encodes.
 func (l *looker) header(name string, at int, value string) {
 	l.inHeader(name, at, value, value)
-	if plain, by := basicPlain(value); by != nil {
+	for _, plain := range basicPlains(value) {
 		l.inHeader(name, at, value, plain)
 	}
 }

@@ -205,12 +205,18 @@ func (m *Masker) unfinished(b []byte) int {
 	return 0
 }
 
-// MaskHeader replaces keys in the values of h.
+// MaskHeader replaces keys in the values of h. A field with a key for a name is
+// left out: names are kept in one spelling and sent in small letters, so that
+// there is no other way to say it.
 func (m *Masker) MaskHeader(h http.Header) {
 	if m == nil {
 		return
 	}
-	for _, values := range h {
+	for name, values := range h {
+		if len(name) >= m.least && (m.Mask([]byte(name)) || m.Mask([]byte(strings.ToLower(name)))) {
+			delete(h, name)
+			continue
+		}
 		for i, v := range values {
 			if len(v) < m.least {
 				continue

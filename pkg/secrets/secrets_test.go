@@ -478,6 +478,29 @@ func TestB36_BasicHoweverItIsWritten(t *testing.T) {
 	}
 }
 
+// TestB36_BasicThatOnlySomeCanRead: servers that pass over what does not belong in
+// base64 are told no stand-in, and no token that was taken back.
+func TestB36_BasicThatOnlySomeCanRead(t *testing.T) {
+	r := NewBook().Open("s")
+	standIn, err := r.Add(Secret{Name: "A", Value: NewValue([]byte("sk-0123456789abcdefghijklmnop")), Binding: Binding{Hosts: []string{"x.example"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"a", "me", "you"} {
+		right := base64.StdEncoding.EncodeToString([]byte(user + ":" + standIn))
+		bare := strings.TrimRight(right, "=")
+		for _, value := range []string{
+			"Basic " + right + "=", "Basic " + bare + "====", "Basic\t" + right, "basic  " + right[:9] + " " + right[9:], "Basic " + right[:9] + "\t." + right[9:],
+			"Basic YQ==" + right, "Basic " + bare + "=YQ==", "Basic " + bare + ",x", "Basic " + right[:9] + "=" + right[9:], "Basic" + right,
+		} {
+			h := http.Header{"Authorization": {value}}
+			if swap, misuse := r.Look(Request{Host: "x.example", Port: 443, TLS: true, Path: "/", Header: h}); misuse == nil {
+				t.Errorf("%q passes: %v", value, swap.Names())
+			}
+		}
+	}
+}
+
 // TestT3_InANameThatIsWrittenAsUsual: names are kept in one spelling, in which a
 // stand-in of digits and small letters may be written already.
 func TestT3_InANameThatIsWrittenAsUsual(t *testing.T) {
