@@ -287,6 +287,9 @@ func pointer(path string) (string, error) {
 	return strings.TrimRight(string(b), "\r\n"), err
 }
 
+// errTooLarge says that a file holds more than was to be read.
+var errTooLarge = errors.New("too large")
+
 // readSmall reads a regular file of at most limit bytes, and neither follows a
 // link in its last element nor waits for a pipe's writer.
 func readSmall(path string, limit int64) ([]byte, error) {
@@ -304,7 +307,7 @@ func readSmall(path string, limit int64) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("too large")}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
 	}
 	return b, err
 }

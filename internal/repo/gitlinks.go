@@ -122,9 +122,12 @@ func (r Repository) oldRemotes() (found []string) {
 	for _, git := range append([]string{r.CommonDir}, r.Tree.Nested...) {
 		for _, name := range []string{"remotes", "branches"} {
 			dir := filepath.Join(git, name)
-			entries, err := readSome(dir, maxMatches)
-			if git == "" || err != nil {
+			if git == "" {
 				continue
+			}
+			entries, err := readSome(dir, maxMatches)
+			if errors.Is(err, errTooMany) { // no way to hide one of them
+				found = append(found, dir)
 			}
 			for _, e := range entries {
 				found = append(found, filepath.Join(dir, e.Name()))

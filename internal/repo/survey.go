@@ -103,8 +103,8 @@ func (r Repository) surveyFiles(s *Survey) {
 	for _, name := range watchedDirs {
 		dir := filepath.Join(r.Top, name)
 		entries, err := readSome(dir, maxMatches)
-		if err != nil {
-			continue
+		if errors.Is(err, errTooMany) { // no way to hide one of them
+			s.watched[dir] = "more than was looked at"
 		}
 		for _, e := range entries {
 			s.watch(filepath.Join(dir, e.Name()), true)
@@ -140,14 +140,21 @@ func (s *Survey) watch(path string, program bool) {
 // "INTERACTIVE MODE".
 func execLines(list string) string {
 	b, err := readSmall(list, maxTodo)
-	if err != nil {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return fmt.Sprintf("whatever stands in a list of more than %d MiB, which was not read", maxTodo>>20)
+	case err != nil:
 		return ""
 	}
 	var out []string
 	for line := range strings.Lines(string(b)) {
-		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		line = strings.TrimSpace(line)
+		verb := line
+		if end := strings.IndexAny(line, " \t\r"); end >= 0 { // as git ends it
+			verb = line[:end]
+		}
 		if verb == "exec" || verb == "x" {
-			out = append(out, strings.TrimSpace(rest))
+			out = append(out, strings.TrimSpace(line[len(verb):]))
 		}
 	}
 	return strings.Join(out, "; ")
