@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/mojoup/mojoup-node/internal/node"
 )
@@ -11,15 +10,9 @@ import (
 // which keep secrets, approvals and settings apart: what is asked of one of them
 // is easily looked for with the other.
 
-// askedWithin bounds a question that is none of the command's own: a node that
-// does not answer keeps nobody from reading a setting.
-const askedWithin = 2 * time.Second
-
 // tellSettings says that the settings that were shown or written are not those
 // that count for this person's sessions, where it is so.
 func (h here) tellSettings(ctx context.Context, p Process) {
-	ctx, cancel := context.WithTimeout(ctx, askedWithin)
-	defer cancel()
 	if h.served(ctx).by != nil {
 		talk{w: p.Stderr}.line("note: a system node carries your sessions, by root's settings: those in %s count for a node of your own only", h.paths.Config)
 	}
