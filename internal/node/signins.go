@@ -111,7 +111,8 @@ func (n *Node) settingsNow() *config.Config {
 	}
 	now, err := n.o.Follow()
 	if err != nil {
-		if said := err.Error(); n.unread.Swap(&said) == nil {
+		said := err.Error()
+		if before := n.unread.Swap(&said); before == nil || *before != said {
 			n.log.Warn("the settings cannot be read again: those of before hold", "err", err)
 		}
 	} else {

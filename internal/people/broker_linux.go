@@ -60,6 +60,9 @@ type Broker struct {
 	pending  map[int]int // connections by uid that no deputy has yet
 	stopping bool
 	end      context.CancelCauseFunc
+
+	unreadable trouble // with who may use the node
+	unread     trouble // with the settings that take effect at once
 }
 
 // New checks the options and does nothing else.
@@ -231,9 +234,8 @@ func (b *Broker) admit(c caller, known bool) error {
 	if c.UID == 0 {
 		return nil
 	}
-	list, err := b.o.Allow()
+	list, err := b.allow()
 	if err != nil {
-		b.log.Error("reading who may use this node", "err", err)
 		return &api.Problem{Code: "internal", Sentence: "the system node cannot read its settings", Exit: fault.ExitUnknown, Hint: "its log has the details"}
 	}
 	if allowed(list, c) {

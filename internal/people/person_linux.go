@@ -1,6 +1,7 @@
 package people
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -286,7 +287,9 @@ func (d *deputy) give(f *os.File) error {
 }
 
 // tellEnd tells the deputy to end, and ends it where it does not. Its sessions are
-// told why, where that is not nil.
+// told why, where that is not nil: then somebody has lost a right, and a deputy that
+// is stopped, as its person can have it, does not keep that for as long as one may
+// take to end.
 func (d *deputy) tellEnd(ctx context.Context, why *api.Problem) {
 	d.mu.Lock()
 	d.told, d.retired, d.why = true, true, why
@@ -295,13 +298,41 @@ func (d *deputy) tellEnd(ctx context.Context, why *api.Problem) {
 	if l != nil {
 		_ = l.send(message{Kind: kindEnd, Problem: why}, nil)
 	}
-	select {
-	case <-d.gone:
-	case <-time.After(d.b.o.Patient):
-		d.log.Error("deputy does not end", "within", d.b.o.Patient)
-		d.kill()
-	case <-ctx.Done():
+	patient, look := time.After(d.b.o.Patient), time.NewTicker(d.b.o.Look)
+	defer look.Stop()
+	for was := false; ; {
+		select {
+		case <-d.gone:
+			return
+		case <-ctx.Done():
+			return
+		case <-patient:
+			d.log.Error("deputy does not end", "within", d.b.o.Patient)
+			d.kill()
+			return
+		case <-look.C:
+		}
+		is := why != nil && d.stopped()
+		if is && was {
+			d.log.Error("deputy is stopped and does not end")
+			d.kill()
+			return
+		}
+		was = is
 	}
+}
+
+// stopped reports whether its process is stopped by a signal, or by a debugger.
+func (d *deputy) stopped() bool {
+	d.mu.Lock()
+	cmd := d.cmd
+	d.mu.Unlock()
+	if cmd == nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+	at := bytes.LastIndex(stat, []byte(") ")) // the name before it is the program's choice
+	return err == nil && at >= 0 && bytes.ContainsAny(stat[at+2:at+3], "Tt")
 }
 
 // enter has one start wait at the door of all.

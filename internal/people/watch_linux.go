@@ -3,6 +3,7 @@ package people
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
@@ -27,9 +28,8 @@ func (b *Broker) watch(ctx context.Context) {
 		if len(all) == 0 {
 			continue
 		}
-		list, err := b.o.Allow()
+		list, err := b.allow()
 		if err != nil {
-			b.log.Error("reading who may use this node", "err", err)
 			continue
 		}
 		live := b.liveSettings()
@@ -46,6 +46,35 @@ func (b *Broker) watch(ctx context.Context) {
 			d.tellSettings(live)
 		}
 	}
+}
+
+// allow is who may use the node. Why that cannot be read is said once, however often
+// somebody looks or asks.
+func (b *Broker) allow() ([]string, error) {
+	list, err := b.o.Allow()
+	if b.unreadable.another(err) {
+		b.log.Error("reading who may use this node", "err", err)
+	}
+	return list, err
+}
+
+// A trouble is an error that lasts. It is safe for concurrent use.
+type trouble struct {
+	mu   sync.Mutex // guards said
+	said string
+}
+
+// another reports whether err is one, and not what it was the last time.
+func (t *trouble) another(err error) bool {
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.said
+	t.said = said
+	return err != nil && said != before
 }
 
 // begun are the deputies that are not to end.
@@ -93,7 +122,7 @@ func (b *Broker) liveSettings() []string {
 		return nil
 	}
 	live, err := b.o.Live()
-	if err != nil {
+	if b.unread.another(err) {
 		b.log.Error("reading the settings again: those of before hold", "err", err)
 	}
 	return live

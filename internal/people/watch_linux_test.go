@@ -1,8 +1,11 @@
 package people
 
 import (
+	"errors"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -61,6 +64,85 @@ func TestB88_WhoMayNoLongerUseTheNode(t *testing.T) {
 	mu.Unlock()
 	if got := p.as(ann); got != "70011" {
 		t.Errorf("allowed again: %s", got)
+	}
+}
+
+// TestB88_WhoIsStoppedKeepsNothing: a deputy that its person has stopped ends nothing,
+// and is ended soon, and not only when it may take no longer to end.
+func TestB88_WhoIsStoppedKeepsNothing(t *testing.T) {
+	var mu sync.Mutex
+	list := []string{"*"}
+	p := atWork(t, func(o *Options) {
+		o.Look, o.Patient = 10*time.Millisecond, 2*time.Minute
+		o.Allow = func() ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return list, nil
+		}
+	}, "stuck")
+	hers := exec.Command("/proc/self/exe", "ask", p.socket)
+	hers.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ann, Gid: ann}}
+	if err := hers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = hers.Process.Kill()
+		_ = hers.Wait()
+	}()
+	eventually(t, "it is stopped", func() bool {
+		all := p.begun()
+		return len(all) == 1 && all[0].stopped()
+	})
+	mu.Lock()
+	list = []string{"70012"}
+	mu.Unlock()
+	eventually(t, "it is ended", func() bool { return strings.Contains(p.said(), "deputy is stopped and does not end") })
+	eventually(t, "it is gone", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.deputies) == 0
+	})
+	if got := p.as(bob); got != "70012" {
+		t.Errorf("somebody else: %s", got)
+	}
+}
+
+// TestB88_WhatCannotBeReadIsSaidOnce, and again where it is something else, or was
+// readable meanwhile; and nobody loses anything by it.
+func TestB88_WhatCannotBeReadIsSaidOnce(t *testing.T) {
+	var mu sync.Mutex
+	var broken error
+	looks := 0
+	now := func() ([]string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		looks++
+		return []string{"*"}, broken
+	}
+	p := atWork(t, func(o *Options) {
+		o.Look, o.Allow = 10*time.Millisecond, now
+		o.Live = func() ([]string, error) { return nil, errors.New("line 9 is wrong") }
+	}, "waits")
+	if got := p.as(ann); got != "70011" {
+		t.Fatalf("answered %s", got)
+	}
+	becomes := func(err error) {
+		mu.Lock()
+		broken, looks = err, 0
+		mu.Unlock()
+		eventually(t, "several looks", func() bool { mu.Lock(); defer mu.Unlock(); return looks > 8 })
+	}
+	for _, err := range []error{errors.New("line 1 is wrong"), errors.New("line 2 is wrong"), nil, errors.New("line 2 is wrong")} {
+		becomes(err)
+	}
+	if got := p.as(bob); !strings.Contains(got, "cannot read its settings") {
+		t.Errorf("answered %s", got)
+	}
+	said := p.said()
+	for line, want := range map[string]int{"line 1 is wrong": 1, "line 2 is wrong": 2, "line 9 is wrong": 1, "may no longer use": 0} {
+		if got := strings.Count(said, line); got != want {
+			t.Errorf("%q stands there %d times, want %d:\n%s", line, got, want, said)
+		}
 	}
 }
 
