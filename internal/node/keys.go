@@ -50,7 +50,7 @@ func (k *keys) keep(name string, at source.Reference, own bool) {
 // in with. A session does not start with less than its policy asks for, but for
 // what that calls optional.
 func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, logins []plan.Login, err error) {
-	l.keys.begin(l.n.vault)
+	begun := l.keys.begin(l.n.vault)
 	for _, name := range wanted(p.policy.Secrets) {
 		entry, value, err := l.findKey(ctx, name.of)
 		switch {
@@ -76,7 +76,21 @@ func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, logins 
 			p.notices = append(p.notices, line)
 		}
 	}
-	return env, logins, nil
+	return env, logins, l.stillGiven(ctx, p, begun)
+}
+
+// stillGiven looks again at what was given, where the store has changed meanwhile: a
+// key's command may take seconds, and who removes a secret then, or binds it
+// elsewhere, has been told that it is done.
+func (l *life) stillGiven(ctx context.Context, p *prepared, begun vault.Stamp) error {
+	l.keys.since(begun)
+	l.reviewKeys(ctx)
+	for _, name := range wanted(p.policy.Secrets) {
+		if l.keys.ring.Lost(name.of) && !name.optional {
+			return l.n.notSet(name.of)
+		}
+	}
+	return nil
 }
 
 type wantedKey struct {

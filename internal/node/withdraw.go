@@ -44,13 +44,20 @@ func (l *life) withdraw(ctx context.Context, name, why string) {
 }
 
 // begin notes what the store is like before a key is read from it.
-func (k *keys) begin(v *vault.Vault) {
+func (k *keys) begin(v *vault.Vault) vault.Stamp {
 	if v == nil {
-		return
+		return vault.Stamp{}
 	}
+	begun := v.Stamp()
+	k.since(begun)
+	return begun
+}
+
+// since has everything looked at again that has changed since then.
+func (k *keys) since(begun vault.Stamp) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.stamp = v.Stamp()
+	k.stamp = begun
 }
 
 // drop forgets where a key is kept, so that it is not read again.

@@ -11,8 +11,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -508,5 +511,60 @@ func TestB88_AProgramThatFailsTakesNothing(t *testing.T) {
 	prints("echo " + token)
 	if err := looks(1); err != nil || sent() != token {
 		t.Errorf("there again: %v; %s", err, sent())
+	}
+}
+
+// TestB88_TakenWhileItIsRead: who removes a secret, or binds it elsewhere, while the
+// command of its key runs for a session that starts, has done so for that one too.
+func TestB88_TakenWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.serve(t, w.options(t, nativeEngine(t)))
+	pipe := filepath.Join(t.TempDir(), "key")
+	must(t, unix.Mkfifo(pipe, 0o600))
+	secret := api.SecretRequest{Name: "API_KEY", Kind: "command", At: "cat " + pipe, Hosts: []string{"api.x.example"}}
+	req := api.RunRequest{Command: []string{"/bin/sh", "-c", "echo $API_KEY; echo ready; exec sleep 600"}, PolicyName: "p", Policy: `{"version":1,"network":{"rules":[{"hosts":["api.x.example"]}]},"secrets":["API_KEY"]}`}
+	start := func(meanwhile func()) *asked {
+		t.Helper()
+		give := func(meanwhile func()) {
+			key, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits until it is read
+			if err == nil {
+				meanwhile()
+				_, err = key.WriteString(oneKey + "\n")
+				err = errors.Join(err, key.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		var tried sync.WaitGroup
+		tried.Go(func() { give(func() {}) }) // it is read when it is set, too
+		_, err := r.client.SetSecret(t.Context(), secret)
+		must(t, err)
+		tried.Wait()
+		r.node.commands.Forget()
+		a := w.ask(t, r.client, req)
+		give(meanwhile)
+		return a
+	}
+	a := start(func() {
+		_, err := r.client.RemoveSecret(t.Context(), "API_KEY")
+		must(t, err)
+	})
+	if e, err := a.end(t); err != nil || e.Problem == nil || !strings.Contains(e.Problem.Sentence, "API_KEY, which you have not set") {
+		t.Errorf("removed: %+v, %v", e, err)
+	}
+	a = start(func() {
+		_, err := r.client.SetSecret(t.Context(), api.SecretRequest{Name: "API_KEY", Kind: "store", Key: api.Key(otherKey), Hosts: []string{"else.x.example"}})
+		must(t, err)
+	})
+	defer a.gone()
+	a.out.await(t, "ready")
+	standIn, _, _ := strings.Cut(a.out.String(), "\n")
+	if got := r.said(t, "api.x.example", "/", standIn); !strings.Contains(got, "goes to else.x.example only") {
+		t.Errorf("bound elsewhere: %s", got)
+	}
+	if got := r.said(t, "else.x.example", "/", standIn); got != otherKey {
+		t.Errorf("set anew: %s", got)
 	}
 }
