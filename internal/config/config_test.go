@@ -510,7 +510,62 @@ func TestFollow(t *testing.T) {
 	if err := os.Remove(o.File); err != nil {
 		t.Fatal(err)
 	}
+	now := time.Now()
+	f.clock = func() time.Time { return now }
+	if got, err := mode(); got != "lease" || err != nil {
+		t.Errorf("the file is gone, perhaps for a moment: %s, %v", got, err)
+	}
+	now = now.Add(rewriting)
 	if got, err := mode(); got != "standin" || err != nil {
 		t.Errorf("the file is gone: %s, %v", got, err)
 	}
+}
+
+// TestB88_AFileThatIsBeingWrittenAllowsNothing: what was switched off is off also in
+// the moment in which the file is away, or empty, because it is written anew, however
+// often that is; what is new in it counts at once.
+func TestB88_AFileThatIsBeingWrittenAllowsNothing(t *testing.T) {
+	o := Origin{File: filepath.Join(t.TempDir(), "node.toml")}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(o.File, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("node.signin.mode.claude = \"off\"\n")
+	first, err := o.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, now := o.Follow(first), time.Now()
+	f.clock = func() time.Time { return now }
+	is := func(want, when string) {
+		t.Helper()
+		if c, err := f.Now(); err != nil || c.String(SignInMode+"claude") != want {
+			t.Errorf("%s: %s, %v, want %s", when, c.String(SignInMode+"claude"), err, want)
+		}
+	}
+	for range 3 {
+		for when, away := range map[string]func(){
+			"away": func() {
+				if err := os.Remove(o.File); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"empty": func() { write("") },
+		} {
+			away()
+			is("off", when)
+			now = now.Add(rewriting - 1)
+			is("off", when)
+			write("node.signin.mode.claude = \"off\"\n# a line more\n")
+			is("off", "written")
+		}
+	}
+	write("node.signin.mode.claude = \"lease\"\n")
+	is("lease", "changed")
+	write("")
+	is("lease", "emptied")
+	now = now.Add(rewriting)
+	is("standin", "empty for good")
 }
