@@ -170,6 +170,9 @@ func (s Setting) value(raw any, src Source) (Value, error) {
 	} else {
 		text, data, err = s.decode(raw)
 	}
+	if wrong, ok := errors.AsType[*ValueError](err); ok && wrong.hint == "" && src.Kind == FromFile {
+		wrong.hint = s.inFile(raw)
+	}
 	if err != nil {
 		return Value{}, &PlaceError{Place: src.String(), Err: err}
 	}

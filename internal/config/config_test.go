@@ -569,3 +569,30 @@ func TestB88_AFileThatIsBeingWrittenAllowsNothing(t *testing.T) {
 	now = now.Add(rewriting)
 	is("standin", "empty for good")
 }
+
+// TestHowAValueIsWritten: a value of another type is shown as the file wants it, and
+// one that is nearly right as what was perhaps meant.
+func TestHowAValueIsWritten(t *testing.T) {
+	for line, want := range map[string]string{
+		`node.network.private = "10.0.0.0/8"`:    `in the file it is written ["10.0.0.0/8"]`,
+		`node.network.private = ["10.0.0.0/33"]`: `in the file it is a list: ["10.2.0.0/16"]`,
+		`node.people.allow = "ann"`:              `in the file it is written ["ann"]`,
+		`node.sandbox.max_sessions = "3"`:        `in the file it is written 3`,
+		`node.roles.sandbox = "true"`:            `in the file it is written true`,
+		`node.sandbox.limits.memory = 4`:         `in the file it is a text: "4GiB"`,
+		`node.sandbox.limits.wall = 8`:           `in the file it is a text: "8h"`,
+		`node.sandbox.engine = "nativ"`:          `did you mean native?`,
+		`node.signin.mode.claude = "stand-in"`:   `did you mean standin?`,
+		`node.sandbox.limits.cpus = "1.5"`:       `in the file it is written 1.5`,
+	} {
+		file := filepath.Join(t.TempDir(), "node.toml")
+		if err := os.WriteFile(file, []byte(line+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Origin{File: file}.Load()
+		var h interface{ Hint() string }
+		if err == nil || !errors.As(err, &h) || h.Hint() != want {
+			t.Errorf("%s: %v, and no hint %q", line, err, want)
+		}
+	}
+}

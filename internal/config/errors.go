@@ -53,7 +53,11 @@ type ValueError struct {
 	Key   string
 	Value string // as it was written
 	Want  string // what it must be
+	hint  string // what was perhaps meant, or how it is written
 }
+
+// Hint says what was perhaps meant, where that can be told.
+func (e *ValueError) Hint() string { return e.hint }
 
 func (e *ValueError) Error() string {
 	return fmt.Sprintf("%s cannot be %s: it must be %s", e.Key, e.Value, e.Want)

@@ -56,9 +56,40 @@ func (s Setting) wants() string {
 func (s Setting) parse(text string) (any, error) {
 	data, ok := parseKind(s, text)
 	if !ok {
-		return nil, &ValueError{Key: s.Key, Value: shorten(text, 80), Want: s.wants()}
+		return nil, &ValueError{Key: s.Key, Value: shorten(text, 80), Want: s.wants(), hint: s.meant(text)}
 	}
 	return data, s.accept(data, shorten(text, 80))
+}
+
+// meant names the allowed value that a text is nearest to, if it is near one.
+func (s Setting) meant(text string) string {
+	if near := Nearest(text, s.Allowed); near != "" && text != "" {
+		return "did you mean " + near + "?"
+	}
+	return ""
+}
+
+// inFile says how a value is written in the file: that which raw means where it is
+// of another type, or else one of its kind.
+func (s Setting) inFile(raw any) string {
+	switch raw.(type) {
+	case string, bool, int64, float64:
+		text := fmt.Sprint(raw)
+		if data, err := s.parse(text); err == nil {
+			return "in the file it is written " + s.encode(text, data)
+		}
+	}
+	switch s.Kind {
+	case Size:
+		return `in the file it is a text: "4GiB"`
+	case Duration:
+		return `in the file it is a text: "8h"`
+	case Prefixes:
+		return `in the file it is a list: ["10.2.0.0/16"]`
+	case List:
+		return `in the file it is a list: ["one", "two"]`
+	}
+	return ""
 }
 
 // accept asks the setting's own check.
