@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/internal/repo"
+	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
 
 // A sight is a directory as it was when a session was looked at.
@@ -44,24 +47,72 @@ func vanished(seen []sight, while string) error {
 	return nil
 }
 
-// goneMeanwhile is err, said better where what the session was asked for has
-// vanished: nothing else can be expected then, and whatever came upon it names a
-// part of it only, or takes it for a sandbox that does not hold.
-func (l *life) goneMeanwhile(err error, seen []sight, while string) error {
+// unprotected says which path that was there when a plan was made, and is to be
+// protected, is not there any more. What was missing then is held by something
+// that the engine makes.
+func unprotected(spec sandbox.Spec) error {
+	for _, p := range spec.Protect {
+		if p.Guard != sandbox.Freeze && p.Guard != sandbox.Pin {
+			continue
+		}
+		path := onHost(spec, p.Path)
+		if path == "" {
+			continue
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return fault.CannotRun("%s no longer exists: it was removed while the session started, which was to protect it", path).WithHint("start the session again")
+		}
+	}
+	return nil
+}
+
+// onHost is where a path of a sandbox lies on the host, or "" where it does not:
+// of two mounts above it the later one counts, as for the engines.
+func onHost(spec sandbox.Spec, path string) string {
+	for _, m := range slices.Backward(spec.Mounts) {
+		if m.Kind != sandbox.Bind && m.Kind != sandbox.Scratch {
+			continue
+		}
+		below, inside := strings.CutPrefix(path+"/", strings.TrimSuffix(m.Target, "/")+"/")
+		switch {
+		case inside && m.Kind == sandbox.Bind:
+			return filepath.Join(m.Source, below)
+		case inside:
+			return ""
+		}
+	}
+	return ""
+}
+
+// goneMeanwhile is err, said better where what the session was asked for, or what
+// it was to protect, has vanished: nothing else can be expected then, and whatever
+// came upon it names a part of it only, or takes it for a sandbox that does not
+// hold. No start is tried again by itself: keys and sign-ins have been given to it.
+func (l *life) goneMeanwhile(err error, p prepared, while string) error {
 	if err == nil || errors.Is(err, errNoAnswer) { // a file system that hangs would hang us as well
 		return err
 	}
-	if gone := vanished(seen, while); gone != nil {
-		l.n.log.Warn("what a session was asked for has gone", "session", l.id, "err", err)
-		return gone
+	gone := vanished(p.seen, while)
+	if gone == nil {
+		gone = unprotected(p.spec)
 	}
-	return err
+	if gone == nil {
+		return err
+	}
+	l.n.log.Warn("what a session was asked for has gone", "session", l.id, "err", err)
+	return gone
 }
 
 // stillThere is asked last before the command: one that runs in what has been
-// removed works for nothing, and nobody would be told.
-func (l *life) stillThere(ctx context.Context, seen []sight) error {
-	_, err := bounded(ctx, l.n.o.Times.Patience, func() (struct{}, error) { return struct{}{}, vanished(seen, whileStarting) }, nil)
+// removed works for nothing, what goes just after its protection was tried is
+// the session's to make, and nobody would be told.
+func (l *life) stillThere(ctx context.Context, p prepared) error {
+	_, err := bounded(ctx, l.n.o.Times.Patience, func() (struct{}, error) {
+		if err := vanished(p.seen, whileStarting); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, unprotected(p.spec)
+	}, nil)
 	return err
 }
 

@@ -150,6 +150,42 @@ func TestB54_GoneWhileStarting_Docker(t *testing.T) {
 	}
 }
 
+// TestB54_ProtectedPathGoneWhileStarting: what a start was to protect may go
+// meanwhile, as an editor's settings with the editor. That ends in a sentence
+// which names it, not in one of a sandbox that does not hold, and the next start is
+// as any other.
+func TestB54_ProtectedPathGoneWhileStarting(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"settings": ".vscode", "hooks": ".git/hooks", "nested": "sub"} {
+		for _, step := range []string{"stage plan #1", "held REPO/.zed #1", "set up #1"} {
+			t.Run(name+"/"+step, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.atMost(t, 1)
+				must(t, os.MkdirAll(filepath.Join(w.repo, ".vscode"), 0o755))
+				must(t, os.MkdirAll(filepath.Join(w.repo, ".git/hooks"), 0o755))
+				git(t, w.repo, "init", "-q", "sub")
+				must(t, os.MkdirAll(filepath.Join(w.repo, ".git/info"), 0o755))
+				must(t, os.WriteFile(filepath.Join(w.repo, ".git/info/exclude"), []byte("sub\n"), 0o644))
+				gone := filepath.Join(w.repo, path)
+				engine := nativeEngine(t)
+				s := &steps{repo: w.repo, at: step, act: func() { must(t, os.RemoveAll(gone)) }}
+				r := w.observed(t, engine, s)
+				end, err := w.limited(t, r.client, "true").end(t)
+				if err != nil || end.Problem == nil || end.Problem.Sentence != gone+" no longer exists: it was removed while the session started, which was to protect it" || end.Problem.Hint != "start the session again" {
+					t.Errorf("it ended with %d, %+v, %v", end.Code, end.Problem, err)
+				}
+				r.quiet(t)
+				w.cleanBehind(t, r, engine, tree(t, w.repo))
+				if _, err := os.Lstat(gone); !os.IsNotExist(err) {
+					t.Errorf("%s is there again: %v", path, err)
+				}
+				s.wasReached(t)
+			})
+		}
+	}
+}
+
 // TestB54_NothingIsSaidOfWhatStands: what a session comes upon in a tree that
 // stands keeps its own sentence.
 func TestB54_NothingIsSaidOfWhatStands(t *testing.T) {
@@ -159,5 +195,21 @@ func TestB54_NothingIsSaidOfWhatStands(t *testing.T) {
 	end, out := w.whole(t, r.client, "no-such-program")
 	if end.Problem == nil || strings.Contains(end.Problem.Sentence, "no longer exists") || !strings.Contains(end.Problem.Sentence, "no-such-program") {
 		t.Errorf("%+v %q", end.Problem, out)
+	}
+}
+
+// TestPathsOfASandboxOnTheHost: a path lies where the last mount above it has it.
+func TestPathsOfASandboxOnTheHost(t *testing.T) {
+	t.Parallel()
+	spec := sandbox.Spec{Mounts: []sandbox.Mount{
+		{Kind: sandbox.Bind, Source: "/", Target: "/"}, {Kind: sandbox.Bind, Source: "/srv/repo", Target: "/desk"},
+		{Kind: sandbox.Scratch, Target: "/desk/tmp"}, {Kind: sandbox.Text, Target: "/desk/text"},
+	}}
+	for path, want := range map[string]string{
+		"/desk": "/srv/repo", "/desk/.git": "/srv/repo/.git", "/deskshop": "/deskshop", "/desk/tmp/x": "", "/desk/tmpx": "/srv/repo/tmpx", "/desk/text": "/srv/repo/text",
+	} {
+		if got := onHost(spec, path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (l *life) run(ctx context.Context) api.Ended {
 		if ctx.Err() != nil {
 			return endedEarly(ctx)
 		}
-		return refused(l.goneMeanwhile(err, p.seen, whileStarting))
+		return refused(l.goneMeanwhile(err, p, whileStarting))
 	}
 	code, err, left := l.carry(ctx, p)
 	return l.finish(ctx, code, err, left)
@@ -197,7 +197,7 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 		_ = late.Remove(context.WithoutCancel(ctx))
 	})
 	if err != nil {
-		return 0, l.goneMeanwhile(cannotStart(err), p.seen, whileStarting), l.sweep(ctx)
+		return 0, l.goneMeanwhile(cannotStart(err), p, whileStarting), l.sweep(ctx)
 	}
 	wayOut := l.serveWayOut(ctx, p, box)
 	guard := l.guard(ctx, p)
@@ -220,7 +220,7 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	}
 	enforced, err := bounded(ctx, l.n.o.Times.Patience, func() (sandbox.Enforced, error) { return box.Check(ctx) }, nil)
 	if err != nil {
-		return 0, l.goneMeanwhile(cannotStart(err), p.seen, whileStarting), nil
+		return 0, l.goneMeanwhile(cannotStart(err), p, whileStarting), nil
 	}
 	<-guard.surveyed
 	l.stage("self-check")
@@ -294,12 +294,12 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 		return 0, err
 	}
 	var proc sandbox.Process
-	if err = l.stillThere(ctx, p.seen); err == nil {
+	if err = l.stillThere(ctx, p); err == nil {
 		proc, err = l.start(ctx, box, p.command, pipes.stdio)
 	}
 	pipes.started(proc)
 	if err != nil {
-		return 0, l.goneMeanwhile(execFailed(err, l.tool, p.engine.Name()), p.seen, whileStarting)
+		return 0, l.goneMeanwhile(execFailed(err, l.tool, p.engine.Name()), p, whileStarting)
 	}
 	l.stage("command")
 	l.publish()

@@ -81,7 +81,7 @@ func (l *life) admitted(ctx context.Context) (p prepared, release func(), err er
 	if err == nil && waited {
 		before := p.seen
 		if p, err = bounded(ctx, l.n.o.Times.Patience, consider, nil); err != nil {
-			err = l.goneMeanwhile(err, before, whileWaiting)
+			err = l.goneMeanwhile(err, prepared{seen: before}, whileWaiting)
 		}
 	}
 	return p, release, err
