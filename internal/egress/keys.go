@@ -79,7 +79,11 @@ func (s *serving) lookBehind(x *exchange, r *http.Request) {
 		return
 	}
 	r.Body = &trailed{r.Body, func() *refusal { // their names are in the head
-		why := look(r.Trailer)
+		var names []string
+		for name := range r.Trailer {
+			names = append(names, strings.ToLower(name)) // as they are sent on
+		}
+		why := look(r.Trailer, names...)
 		if why != nil {
 			why = x.link.refuseBody(why, asked{x.to, r.Method, x.path})
 		}
@@ -247,6 +251,7 @@ func (x *exchange) masked(res *http.Response) error {
 		return err
 	}
 	x.mask.MaskHeader(res.Header)
+	x.mask.MaskHeader(res.Trailer) // whose names are told ahead
 	if res.Body != nil && res.Body != http.NoBody {
 		res.Body = &maskedBody{Closer: res.Body, from: x.mask.Reader(res.Body), mask: x.mask, res: res}
 	}
@@ -258,7 +263,7 @@ func decode(res *http.Response) error {
 	if bodiless(res.Request.Method, res.StatusCode) {
 		return nil
 	}
-	zipped, err := zippedOnly(res.Header.Get("Content-Encoding"))
+	zipped, err := zippedOnly(strings.Join(res.Header["Content-Encoding"], ","))
 	if zipped {
 		res.Header.Del("Content-Encoding")
 		res.Header.Del("Content-Length")
@@ -271,13 +276,20 @@ func decode(res *http.Response) error {
 // zippedOnly reports whether a body is in the one encoding that servers use
 // unasked, which is undone. In any other but none no key could be found.
 func zippedOnly(encoding string) (bool, error) {
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
-		return false, nil
-	case "gzip", "x-gzip":
-		return true, nil
+	zipped := false
+	for one := range strings.SplitSeq(encoding, ",") {
+		switch strings.ToLower(strings.TrimSpace(one)) {
+		case "", "identity":
+			continue
+		case "gzip", "x-gzip":
+			if !zipped {
+				zipped = true
+				continue
+			}
+		}
+		return false, &encodingError{strings.Trim(encoding, ", ")}
 	}
-	return false, &encodingError{encoding}
+	return zipped, nil
 }
 
 // unzipped begins to read when it is read: an answer's head must not wait for

@@ -28,10 +28,16 @@ const (
 // the stand-in.
 func keyWorld(t *testing.T, judge Judge, b secrets.Binding) (*world, string) {
 	t.Helper()
+	return worldOfKey(t, realKey, judge, b)
+}
+
+// worldOfKey is a world whose session has a stand-in of that key.
+func worldOfKey(t *testing.T, key string, judge Judge, b secrets.Binding) (*world, string) {
+	t.Helper()
 	w := newWorld(t, judge)
 	w.stop()
 	ring := secrets.NewBook().Open("s-1")
-	standIn, err := ring.Add(secrets.Secret{Name: "API_KEY", Value: secrets.NewValue([]byte(realKey)), Binding: b})
+	standIn, err := ring.Add(secrets.Secret{Name: "API_KEY", Value: secrets.NewValue([]byte(key)), Binding: b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,6 +356,64 @@ func TestT2_InterimAnswersOverHTTP2(t *testing.T) {
 			t.Errorf("from HTTP/1.1 %t: %v", first, hints)
 		}
 	}
+}
+
+// TestT2_EncodingsOnSeveralLines: several lines are one list (RFC 9110, section
+// 5.3), of which the client may take any for what it is told.
+func TestT2_EncodingsOnSeveralLines(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		for _, lines := range [][]string{{"br", "identity"}, {"identity", "br"}, {"gzip", "br"}, {"gzip", "gzip"}, {"identity, br"}} {
+			w, _ := keyWorld(t, all, bindAPI)
+			w.serve(443, true, func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header()["Content-Encoding"] = lines
+				io.WriteString(rw, "xx")
+			})
+			if status, said, _ := w.get(w.client(h2), "https://api.x.example/"); status != http.StatusBadGateway || !strings.Contains(said, "could not be masked") {
+				t.Errorf("h2 %t, %v: %d %s", h2, lines, status, said)
+			}
+		}
+	}
+}
+
+// TestT2_NamesOverHTTP2: neither a field of an answer, nor what follows its body, is
+// called like a key, and nothing that follows a request's like a stand-in.
+func TestT2_NamesOverHTTP2(t *testing.T) {
+	const key = "abcdef0123456789abcdef0123456789"
+	w, standIn := worldOfKey(t, key, all, bindAPI)
+	w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		rw.Header().Set("X-"+key, "1")
+		rw.Header().Set("Trailer", "T-"+key+", X-Sum")
+		io.WriteString(rw, "ok")
+		rw.Header().Set("T-"+key, key)
+		rw.Header().Set("X-Sum", key)
+	})
+	ask := func(trailer string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://api.x.example/", io.MultiReader(strings.NewReader("body")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Trailer = http.Header{trailer: {"1"}}
+		res, err := w.client(true).Do(req)
+		if err == nil {
+			_, err = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+		return res, err
+	}
+	res, err := ask("X-Sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.ToLower(fmt.Sprint(res.Header, res.Trailer)); strings.Contains(said, key) || res.Trailer.Get("X-Sum") != standIn {
+		t.Errorf("%s", said)
+	}
+	if res, err := ask("X-" + standIn); err == nil && res.StatusCode != http.StatusForbidden {
+		t.Errorf("a stand-in for a trailer's name: %d", res.StatusCode)
+	}
+	w.wait("the trailer's name", func(Verdict) bool { return w.count(false) > 0 })
 }
 
 // saysKey reports whether the real key stands in text or in a base64 word of it.

@@ -105,7 +105,7 @@ func parseReply(text, method string, room []field) (*reply, bool) {
 		case "Connection":
 			connection = append(connection, one.value)
 		case "Content-Encoding":
-			a.encoding = one.value
+			a.encoding += one.value + "," // several lines are one list
 		case "Content-Type":
 			a.kind = cmp.Or(a.kind, one.value)
 		case "Upgrade":
@@ -235,7 +235,7 @@ func (u *upstream) readOddReply(method string) (*reply, error) {
 	u.left = math.MaxInt64
 	a := &reply{
 		status: res.StatusCode, line: res.Status, length: res.ContentLength, close: true,
-		chunked: len(res.TransferEncoding) > 0, encoding: res.Header.Get("Content-Encoding"), kind: res.Header.Get("Content-Type"), upgrade: res.Header.Get("Upgrade"), odd: res.Trailer,
+		chunked: len(res.TransferEncoding) > 0, encoding: strings.Join(res.Header["Content-Encoding"], ","), kind: res.Header.Get("Content-Type"), upgrade: res.Header.Get("Upgrade"), odd: res.Trailer,
 	}
 	for _, key := range slices.Sorted(maps.Keys(res.Header)) {
 		for _, v := range res.Header[key] {

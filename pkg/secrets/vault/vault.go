@@ -64,7 +64,9 @@ const (
 const (
 	fileName = "secrets.json"
 	keyName  = "secrets.key"
-	maxFile  = 8 << 20
+	maxOwn   = 512 << 10            // of what is sealed, of one person
+	maxPlain = 6 << 20              // of what is sealed
+	maxFile  = maxPlain/3*4 + 1<<20 // sealed, in base64, with what belongs to it
 	version  = 1
 )
 
@@ -169,8 +171,24 @@ func (v *Vault) Put(ctx context.Context, e Entry, key secrets.Value) error {
 		made.Value = key.RevealForTheWire()
 	}
 	return v.edit(ctx, func(all []sealedEntry) ([]sealedEntry, error) {
-		return append(without(all, e.Owner, e.Name), made), nil
+		all = append(without(all, e.Owner, e.Name), made)
+		return all, tooMuch(all, e.Owner)
 	})
+}
+
+// tooMuch refuses more than one person may have: a store has room for those of
+// many, and one that is too long could not be read again.
+func tooMuch(all []sealedEntry, owner int) error {
+	own := slices.DeleteFunc(slices.Clone(all), func(e sealedEntry) bool { return e.Owner != owner })
+	plain, err := json.Marshal(own)
+	if err != nil {
+		return fmt.Errorf("encoding the secrets: %w", err)
+	}
+	clear(plain)
+	if len(plain) > maxOwn {
+		return &Error{fmt.Sprintf("your secrets would take more than %d KiB of the store, with what they are bound to", maxOwn>>10), "remove what is not needed any more, or bind a pattern instead of many hosts: mojoup-node secret list"}
+	}
+	return nil
 }
 
 // Remove forgets a secret.
@@ -239,6 +257,9 @@ func (v *Vault) edit(ctx context.Context, f func([]sealedEntry) ([]sealedEntry, 
 		return fmt.Errorf("encoding the secrets: %w", err)
 	}
 	defer clear(plain)
+	if len(plain) > maxPlain {
+		return &Error{fmt.Sprintf("the store of secrets %s is full: %d MiB", v.path(fileName), maxPlain>>20), "have somebody remove what is not needed any more: mojoup-node secret list"}
+	}
 	var sealed bytes.Buffer
 	w, err := age.Encrypt(&sealed, id.Recipient())
 	if err == nil {
@@ -272,7 +293,7 @@ func (v *Vault) load(ctx context.Context) ([]sealedEntry, envelope, error) {
 	if err != nil {
 		return nil, env, broken()
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxFile))
+	plain, err := io.ReadAll(io.LimitReader(r, maxPlain+1))
 	defer clear(plain)
 	var all []sealedEntry
 	if err != nil || json.Unmarshal(plain, &all) != nil {

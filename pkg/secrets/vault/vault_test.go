@@ -4,6 +4,7 @@ package vault
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,6 +135,39 @@ func TestStoresThatCannotBeUsed(t *testing.T) {
 	v := open(t, nil)
 	if v.Put(t.Context(), Entry{Name: "A", Source: source.Reference{Kind: source.Store}}, value(key)) == nil || v.Put(t.Context(), entry("A", 1), value("short")) == nil {
 		t.Error("what cannot be a secret is kept")
+	}
+}
+
+// TestAStoreHasRoomForEverybody: what would not be read again is not written, and
+// nobody takes the room of others.
+func TestAStoreHasRoomForEverybody(t *testing.T) {
+	v := open(t, nil)
+	long := entry("", 0)
+	for i := range 7000 {
+		long.Binding.Hosts = append(long.Binding.Hosts, fmt.Sprintf("h%d.%s.example", i, strings.Repeat("a", 50)))
+	}
+	put := func(name string, owner int) error {
+		e := long
+		e.Name, e.Owner = name, owner
+		return v.Put(t.Context(), e, value(key))
+	}
+	for owner := range 1000 {
+		if err := put("A", owner); err != nil {
+			if owner < 10 || !strings.Contains(err.Error(), "is full") {
+				t.Errorf("owner %d: %v", owner, err)
+			}
+			break
+		}
+		if owner > 0 {
+			continue
+		}
+		if err := put("B", owner); err == nil || !strings.Contains(err.Error(), "your secrets would take more than 512 KiB") {
+			t.Fatalf("owner %d has two: %v", owner, err)
+		}
+	}
+	has(t, v, 0, "A", key)
+	if err := errors.Join(v.Remove(t.Context(), 0, "A"), put("C", 0)); err != nil {
+		t.Error(err)
 	}
 }
 
