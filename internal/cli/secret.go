@@ -48,8 +48,9 @@ The key is read from stdin and kept in the node's own encrypted store, or stays
 where it is: in a variable of whoever starts the session, in a file that only
 you can read, in what a command writes (run by /bin/sh, 10 seconds, kept for 5
 minutes), or in the desktop's keyring. Set again, a key in the store reaches
-sessions that run at once, one in a file or command when it has changed there; and
-where it may go holds for them from their next request on.
+sessions that run at once, one in a file or command when it has changed there; one
+in a variable is for them what it was when they were started. Where it may go holds
+for them from their next request on.
 
 Without --header, --query or --body the key may stand in the headers
 Authorization (as bearer, token, or basic password), X-Api-Key and
@@ -256,6 +257,10 @@ func newSecretRemove(p Process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "forget a secret and take it from the sessions that run",
+		Long: `Forget a secret. The sessions that run with it lose it at once and are named: what
+they send with its stand-in is refused, and what goes on with the key (a stream, a
+WebSocket) is cut. Set again it works there again. The key itself stays good at its
+service until it is withdrawn there.`,
 		Args:  exactly("a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := outside(p); err != nil {
