@@ -243,7 +243,7 @@ func (l *life) refreshKey(ctx context.Context, name string, ref source.Reference
 		v.Wipe()
 		return nil
 	}
-	return l.give(ctx, name, v)
+	return l.given(ctx, name, func() error { return l.keys.ring.Rotate(name, v) })
 }
 
 // keyringTurns is every how many turns a keyring is asked.

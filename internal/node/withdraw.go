@@ -8,7 +8,6 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
-	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
@@ -136,38 +135,41 @@ func (l *life) reviewKey(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	was := l.keys.sources()[name]
+	replace := func() error { return l.keys.ring.Replace(name, v, e.Binding) } // each session wipes its own at its end
 	l.keys.keep(name, e.Source, true)
-	if err := l.keys.ring.Rebind(name, e.Binding); err != nil {
-		return err
+	if e.Source.Kind == source.Store {
+		return l.given(ctx, name, replace)
 	}
+	if was == e.Source && l.keys.ring.Binds(name, e.Binding) && (e.Source.Kind != source.Env || !l.keys.ring.Lost(name)) {
+		return nil // what else may have changed in there is looked for at intervals
+	}
+	// The key of before must not go where its person has let another one go. Of a
+	// variable the node knows what was in it when they started the session.
+	v, err = l.reader().Read(ctx, e.Source)
 	switch {
-	case e.Source.Kind == source.Env && l.keys.ring.Lost(name):
-		return l.giveVariable(ctx, name, e.Source)
-	case e.Source.Kind != source.Store:
-		return nil
+	case err == nil:
+		return l.given(ctx, name, replace)
+	case e.Source.Kind == source.Env:
+		err = fmt.Errorf("it is in the variable %s now, which only sessions have that are started from now on", e.Source.At)
+	default:
+		err = fmt.Errorf("it is set anew, and there it could not be read: %w", err)
 	}
-	return l.give(ctx, name, v) // each session wipes its own at its end
+	if l.keys.ring.Lost(name) {
+		l.keys.sayOnce(l, fmt.Sprintf("the secret %s is not there again: %v", name, err))
+	}
+	l.withdraw(ctx, name, err.Error())
+	return l.keys.ring.Rebind(name, e.Binding)
 }
 
-// give gives a session the key that a secret has now.
-func (l *life) give(ctx context.Context, name string, v secrets.Value) error {
+// given says that a session has a key again, where change has given it one.
+func (l *life) given(ctx context.Context, name string, change func() error) error {
 	lost := l.keys.ring.Lost(name)
-	err := l.keys.ring.Rotate(name, v)
+	err := change()
 	if lost && err == nil {
 		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s is there again", name))
 	}
 	return err
-}
-
-// giveVariable gives a key again that is in a variable of the person: the one that
-// was there when they started the session, which is all that the node knows of it.
-func (l *life) giveVariable(ctx context.Context, name string, at source.Reference) error {
-	v, err := l.reader().Read(ctx, at)
-	if err != nil {
-		l.keys.sayOnce(l, fmt.Sprintf("the secret %s is in the variable %s now, which only sessions have that are started from now on", name, at.At))
-		return nil
-	}
-	return l.give(ctx, name, v)
 }
 
 // sessionsOf are those of a person that run.

@@ -214,14 +214,51 @@ func TestB88_AKeyInAVariable(t *testing.T) {
 		t.Errorf("removed: %s", got)
 	}
 	set("ANOTHER")
-	r.noted(t, "the secret API_KEY is in the variable ANOTHER now, which only sessions have that are started from now on")
-	if got := sent(); !strings.Contains(got, "its person has removed it") {
+	r.noted(t, "the secret API_KEY is not there again: it is in the variable ANOTHER now, which only sessions have that are started from now on")
+	if got := sent(); !strings.Contains(got, "it is in the variable ANOTHER now") {
 		t.Errorf("in another variable: %s", got)
 	}
 	remove() // from nobody: it is lost already
 	set("MINE")
 	if got := sent(); got != oneKey {
 		t.Errorf("set again: %s", got)
+	}
+}
+
+// TestB88_SetAnewFromElsewhere: the key of before goes to no host that its person
+// has named for another one, whether that can be read or not.
+func TestB88_SetAnewFromElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.options(t, nativeEngine(t))
+	o.Times = Times{Keys: 10 * time.Millisecond}
+	r := w.serve(t, o)
+	file := filepath.Join(t.TempDir(), "key")
+	set := func(kind, at, key, host string) {
+		t.Helper()
+		_, err := r.client.SetSecret(t.Context(), api.SecretRequest{Name: "API_KEY", Kind: kind, At: at, Key: api.Key(key), Hosts: []string{host}})
+		must(t, err)
+	}
+	set("store", "", oneKey, "api.x.example")
+	a := w.ask(t, r.client, api.RunRequest{
+		Command: []string{"/bin/sh", "-c", "echo $API_KEY; echo ready; exec sleep 600"}, PolicyName: "p", Policy: `{"version":1,"network":{"rules":[]},"secrets":["API_KEY"]}`,
+	})
+	defer a.gone()
+	a.out.await(t, "ready")
+	standIn, _, _ := strings.Cut(a.out.String(), "\n")
+	sent := func(host string) string { return r.said(t, host, "/", standIn) }
+	must(t, os.WriteFile(file, []byte(otherKey), 0o600))
+	set("file", file, "", "file.x.example")
+	if got := sent("file.x.example"); got != otherKey {
+		t.Errorf("from a file: %s", got)
+	}
+	set("env", "ELSEWHERE", "", "env.x.example")
+	if got := sent("env.x.example"); !strings.Contains(got, "it is in the variable ELSEWHERE now") {
+		t.Errorf("from a variable: %s", got)
+	}
+	set("store", "", oneKey, "api.x.example")
+	if got := sent("api.x.example"); got != oneKey {
+		t.Errorf("in the store again: %s", got)
 	}
 }
 

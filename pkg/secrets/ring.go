@@ -200,24 +200,19 @@ func (r *Ring) Rotate(name string, v Value) error {
 	if err := CheckShape(v); err != nil {
 		return fmt.Errorf("the secret %s: %w", name, err)
 	}
-	return r.change(func(all []*held) ([]*held, error) {
-		for i, h := range all {
-			if h.name == name {
-				fresh := *h
-				fresh.value, fresh.withdrawn = v, ""
-				if !h.value.Equal(v) {
-					fresh.before = append(slices.Clone(h.before), h.value)
-					for len(fresh.before) > keepBefore {
-						fresh.before[0].Wipe()
-						fresh.before = fresh.before[1:]
-					}
-				}
-				all[i] = &fresh
-				return all, nil
-			}
+	return r.edit(name, func(h *held) { h.renew(v) })
+}
+
+// renew makes v the key. Those of before are masked for some time yet.
+func (h *held) renew(v Value) {
+	if !h.value.Equal(v) {
+		h.before = append(slices.Clone(h.before), h.value)
+		for len(h.before) > keepBefore {
+			h.before[0].Wipe()
+			h.before = h.before[1:]
 		}
-		return nil, fmt.Errorf("there is no secret %s in the ring", name)
-	})
+	}
+	h.value, h.withdrawn = v, ""
 }
 
 // change makes a new state.

@@ -32,13 +32,39 @@ func (r *Ring) Rebind(name string, b Binding) error {
 	if err != nil {
 		return fmt.Errorf("the secret %s: %w", name, err)
 	}
+	err = r.edit(name, func(h *held) { h.rebind(bound) })
+	r.cut()
+	return err
+}
+
+// Replace is [Ring.Rotate] and [Ring.Rebind] as one: no key goes where only
+// another one may go.
+func (r *Ring) Replace(name string, v Value, b Binding) error {
+	bound, err := b.compile()
+	if err == nil {
+		err = CheckShape(v)
+	}
+	if err != nil {
+		return fmt.Errorf("the secret %s: %w", name, err)
+	}
 	err = r.edit(name, func(h *held) {
-		if !h.bound.text.equal(bound.text) {
-			h.bound, h.turn = bound, h.turn+1
-		}
+		h.renew(v)
+		h.rebind(bound)
 	})
 	r.cut()
 	return err
+}
+
+func (h *held) rebind(b *bound) {
+	if !h.bound.text.equal(b.text) {
+		h.bound, h.turn = b, h.turn+1
+	}
+}
+
+// Binds reports whether the key of that name is bound so.
+func (r *Ring) Binds(name string, b Binding) bool {
+	h := r.state.Load().named(name)
+	return h != nil && h.bound.text.equal(b)
 }
 
 // Own notes a token that the session itself has, or is about to get. It passes as
