@@ -261,7 +261,7 @@ func newSecretRemove(p Process) *cobra.Command {
 they send with its stand-in is refused, and what goes on with the key (a stream, a
 WebSocket) is cut. Set again it works there again. The key itself stays good at its
 service until it is withdrawn there.`,
-		Args:  exactly("a name"),
+		Args: exactly("a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := outside(p); err != nil {
 				return err
