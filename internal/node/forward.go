@@ -50,7 +50,7 @@ func (l *life) forward(ctx context.Context, repository string, moves []egress.Mo
 	var q *quarantine
 	if err == nil {
 		var here *gitSeat
-		if here, err = l.n.seats.judging(ctx); err == nil {
+		if here, err = l.n.seats.judging(ctx, l.judged); err == nil {
 			defer here.leave()
 			q, err = l.n.openQuarantine(ctx, l.caller, repository, here)
 		}

@@ -56,6 +56,7 @@ type life struct {
 	keys      keys
 	tool      *tool   // nil where it runs any other command
 	lent      []*lent // sign-ins that it has
+	judged    row     // its push that git is asked about
 	cause     string  // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
@@ -71,7 +72,7 @@ func (n *Node) Run(ctx context.Context, c console.Caller, req api.RunRequest, s 
 	hub := newHub(req.Terminal, req.Detach)
 	l := &life{
 		n: n, id: session.New(), req: req, client: hub, hub: hub, diary: newDiary(), caller: c, begun: time.Now(),
-		stages: []api.Stage{}, gone: make(chan struct{}),
+		stages: []api.Stage{}, gone: make(chan struct{}), judged: make(row, 1),
 	}
 	l.keys = keys{ring: n.book.Open(string(l.id)), kept: map[string]source.Reference{}}
 	hub.notedDown = func(line string) { l.diary.note(api.EventNotice, line) }

@@ -80,6 +80,11 @@ func (s seats) looking(ctx context.Context, notice func(string)) (*gitSeat, erro
 	return t, err
 }
 
-// judging takes a seat for a push, and ending for what a session has left.
-func (s seats) judging(ctx context.Context) (*gitSeat, error) { return take(ctx, nil, s.pushes, s.all) }
-func (s seats) ending(ctx context.Context) (*gitSeat, error)  { return take(ctx, nil, s.all) }
+// judging takes a seat for a push of the session whose row is own: one that pushes
+// much, or that lets git wait, takes its turn with the others.
+func (s seats) judging(ctx context.Context, own row) (*gitSeat, error) {
+	return take(ctx, nil, own, s.pushes, s.all)
+}
+
+// ending takes a seat for what a session has left.
+func (s seats) ending(ctx context.Context) (*gitSeat, error) { return take(ctx, nil, s.all) }

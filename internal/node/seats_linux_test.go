@@ -19,6 +19,7 @@ func TestSandboxesForGitAreBounded(t *testing.T) {
 	over, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
+	push := func(ctx context.Context) (*gitSeat, error) { return s.judging(ctx, make(row, 1)) }
 	look := func(ctx context.Context) (*gitSeat, error) { return s.looking(ctx, func(string) {}) }
 	fill := func(take func(context.Context) (*gitSeat, error), want int) (taken []*gitSeat) {
 		t.Helper()
@@ -34,7 +35,7 @@ func TestSandboxesForGitAreBounded(t *testing.T) {
 		}
 		return taken
 	}
-	looks, pushes, ends := fill(look, maxLooks), fill(s.judging, maxPushes), fill(s.ending, maxQuestions-maxLooks-maxPushes)
+	looks, pushes, ends := fill(look, maxLooks), fill(push, maxPushes), fill(s.ending, maxQuestions-maxLooks-maxPushes)
 	if len(ends) == 0 {
 		t.Error("none is left for those that end")
 	}
@@ -49,7 +50,29 @@ func TestSandboxesForGitAreBounded(t *testing.T) {
 		one.leave()
 	}
 	fill(look, 1)
-	fill(s.judging, 1)
+	fill(push, 1)
+}
+
+// TestPushesOfASessionTakeTurns: however many it makes, the others have a seat.
+func TestPushesOfASessionTakeTurns(t *testing.T) {
+	t.Parallel()
+	s, one, another := newSeats(), make(row, 1), make(row, 1)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	seat, err := s.judging(over, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.judging(over, one); err == nil {
+		t.Error("it has two")
+	}
+	if _, err := s.judging(over, another); err != nil {
+		t.Errorf("another session: %v", err)
+	}
+	seat.leave()
+	if _, err := s.judging(over, one); err != nil {
+		t.Errorf("its next one: %v", err)
+	}
 }
 
 // TestGitIsAskedOnAFullNode: all slots and all seats are taken. Who looks at the

@@ -45,13 +45,14 @@ type gitDir struct {
 // replaces where a link leads, and directories that it makes files in: git on
 // the host would write there, whatever it is. What is nearest to a top comes
 // first. unseen is the first directory that was not looked at because of the
-// limit, the end of ctx, or its rights; "" where all were.
-func (r Repository) links(ctx context.Context, limit int) (found []string, unseen string) {
+// limit, the end of ctx, or its rights; "" where all were. pipes are what git would
+// wait for instead of reading: named pipes, and devices.
+func (r Repository) links(ctx context.Context, limit int) (found, pipes []string, unseen string) {
 	queue := r.gitDirs()
 	for i := 0; i < len(queue); i++ {
 		at := queue[i]
 		if ctx.Err() != nil {
-			return found, cmp.Or(unseen, at.path)
+			return found, pipes, cmp.Or(unseen, at.path)
 		}
 		entries, err := readSome(at.path, limit)
 		if err != nil {
@@ -66,12 +67,14 @@ func (r Repository) links(ctx context.Context, limit int) (found []string, unsee
 			switch below, ok := at.kind.below(e.Name()); {
 			case e.Type()&fs.ModeSymlink != 0 && !(at.kind == gitTop && slices.Contains(behindLinks, e.Name())):
 				found = append(found, filepath.Join(at.path, e.Name()))
+			case e.Type()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
+				pipes = append(pipes, filepath.Join(at.path, e.Name()))
 			case e.IsDir() && ok:
 				queue = append(queue, gitDir{filepath.Join(at.path, e.Name()), below})
 			}
 		}
 	}
-	return found, unseen
+	return found, pipes, unseen
 }
 
 // gitDirs are where the search for links begins. Of what linked worktrees have

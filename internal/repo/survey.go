@@ -39,6 +39,7 @@ type Survey struct {
 	watched  map[string]string // files that tools obey or run, with what tells a change
 	named    []string          // what git's configuration names in the tree
 	links    []string          // links where git writes
+	pipes    []string          // and what it would wait for there
 	unseen   string            // where the search for these ended, or ""
 	remotes  []string          // remotes that stand in no configuration
 }
@@ -69,7 +70,7 @@ func (r Repository) Before() Survey {
 // no link, and stops where ctx ends or after so many files.
 func (r Repository) After(ctx context.Context) Survey {
 	s := now()
-	s.links, s.unseen = r.links(ctx, maxLinks) // their times tell what is new
+	s.links, s.pipes, s.unseen = r.links(ctx, maxLinks) // their times tell what is new
 	s.remotes = r.oldRemotes()
 	found, shut, complete := r.repositories(maxSurvey, ctx.Done())
 	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete
@@ -280,6 +281,9 @@ func (r Repository) Changes(before, after Survey) []string {
 	}
 	if names := r.newOf(after.links, before, after); len(names) > 0 {
 		out = append(out, "links in git's own directory: "+list(names)+": git on the host writes where they lead; remove them")
+	}
+	if names := r.newOf(after.pipes, before, after); len(names) > 0 {
+		out = append(out, "named pipes in git's own directory: "+list(names)+": git on the host would wait for ever where it reads one; remove them")
 	}
 	if names := r.newOf(after.remotes, before, after); len(names) > 0 {
 		out = append(out, "remotes that stand in no configuration: "+list(names)+": git push goes where they say, and runs hooks there; remove them")

@@ -50,6 +50,7 @@ func TestH9_WhatNoMountHolds(t *testing.T) {
 		{"all logs are a link", "", "mv .git/logs .git/x; ln -s x .git/logs", []string{"own directory: .git/logs:"}},
 		{"old remotes", "", "mkdir -p .git/remotes .git/branches; echo 'URL: /tmp' > .git/remotes/origin; echo /tmp > .git/branches/b",
 			[]string{"no configuration: .git/remotes/origin, .git/branches/b:"}},
+		{"named pipes", "", "mkfifo .git/objects/info/alternates; mkfifo .git/refs/heads/p", []string{"named pipes in git's own directory: .git/refs/heads/p, .git/objects/info/alternates:"}},
 		{"too many", "", "mkdir many; cd many; seq 3000 | xargs touch; seq 3001 6000 | xargs touch", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,11 +130,11 @@ func TestLinksBehindTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, unseen := r.links(t.Context(), 6)
+	found, _, unseen := r.links(t.Context(), 6)
 	if len(found) != 1 || unseen != heads {
 		t.Errorf("found %q, ended at %q", found, unseen)
 	}
-	if found, unseen = r.links(t.Context(), 7); len(found) != 5 || unseen != "" {
+	if found, _, unseen = r.links(t.Context(), 7); len(found) != 5 || unseen != "" {
 		t.Errorf("with room for all: %q, ended at %q", found, unseen)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -161,7 +162,7 @@ func TestLinksOfALinkedWorktree(t *testing.T) {
 	if err := os.Symlink("x", filepath.Join(common, "read-only")); err != nil {
 		t.Fatal(err)
 	}
-	found, unseen := r.links(t.Context(), maxLinks)
+	found, _, unseen := r.links(t.Context(), maxLinks)
 	if slices.Sort(found); !slices.Equal(found, slices.Sorted(slices.Values(want))) || unseen != "" {
 		t.Errorf("found %q, ended at %q", found, unseen)
 	}
