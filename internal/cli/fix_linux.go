@@ -17,10 +17,10 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/program"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/native/cgroup"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
-	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/program"
 )
 
 // A fix is one change that doctor may make: a program to run, and the one that

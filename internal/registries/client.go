@@ -7,20 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/searchpath"
+	"github.com/mojoup/mojoup-node/pkg/program"
 )
 
 const (
 	askTimeout = 5 * time.Second
-	// askGrace is for a client's child that holds the pipe open.
-	askGrace  = 500 * time.Millisecond
-	maxAnswer = 1 << 20 // bytes
+	maxAnswer  = 1 << 20 // bytes
 )
 
 // neutralDir is where clients run. Most of them read settings of their
@@ -117,25 +115,21 @@ var (
 func (l *look) run(ctx context.Context, a ask) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(l.env.limit, askTimeout), errTooSlow)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, a.args[0], a.args[1:]...)
+	cmd := program.Command(ctx, a.args...)
 	cmd.Dir = neutralDir
 	cmd.Env = slices.DeleteFunc(slices.Clone(l.pass), func(kv string) bool {
 		k, _, _ := strings.Cut(kv, "=")
 		return slices.ContainsFunc(a.without, func(w string) bool { return strings.EqualFold(w, k) })
 	})
 	cmd.Env = append(cmd.Env, a.env...)
-	cmd.WaitDelay = askGrace
-	ownGroup(cmd)
 	out := &capped{}
 	cmd.Stdout = out
-	err := cmd.Run()
+	err := program.Ended(ctx, cmd.Run())
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case out.over:
 		return nil, errTooMuch
-	case errors.Is(err, exec.ErrWaitDelay):
-		err = nil // it answered; only a child of it lingers
 	}
 	return out.kept.Bytes(), err
 }

@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mojoup/mojoup-node/pkg/program"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 // keepFor is how long what a command said is used again.
 const keepFor = 5 * time.Minute
-
-type command = exec.Cmd
 
 // A Cache keeps what commands said, for five minutes. The zero value is empty;
 // it may be used concurrently. One that is nil keeps nothing.
@@ -76,17 +75,14 @@ func (c *Cache) command(ctx context.Context, line, path string) (secrets.Value, 
 // stderr is its person's to see when they run it, and may hold a key: it is
 // dropped.
 func run(ctx context.Context, line, path string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
+	cmd := program.Command(ctx, "/bin/sh", "-c", line)
 	if path != "" {
 		cmd.Env = append(os.Environ(), "PATH="+path) // the last one counts
 	}
 	out := &bounded{}
 	cmd.Stdout = out
-	cmd.WaitDelay = time.Second
-	alone(cmd)
-	cmd.Cancel = func() error { return end(cmd) }
 	err := cmd.Run()
-	_ = end(cmd) // what it left running would hold the pipe
+	_ = program.End(cmd) // what it left running is of no use to anybody
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

@@ -20,8 +20,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mojoup/mojoup-node/pkg/program"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
-	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/program"
 )
 
 // needed are the packages of every image: what OpenShell needs, then what

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/capability"
+	"github.com/mojoup/mojoup-node/pkg/program"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/daemon"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/engine"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/product"
-	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/program"
 )
 
 // CLIVersion asks the command line at a path for its version. Where that is a

@@ -19,6 +19,7 @@ const lingers = time.Second
 func Command(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = lingers
+	cmd.Cancel = func() error { return End(cmd) }
 	alone(cmd)
 	return cmd
 }
