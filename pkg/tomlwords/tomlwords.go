@@ -161,9 +161,9 @@ func valued(name, value string) (message, hint string) {
 	case hasAny(value, "{"):
 		return "this is no table: " + shown(value), `a table in one line is { ONE = "1", TWO = "2" }`
 	case isOneOf(value, "True", "TRUE", "yes", "Yes", "YES"):
-		return shown(value) + " is no value", fmt.Sprintf("write %s = true, or %s where a text is meant", cut(name), quoted(value))
+		return shown(value) + " is no value", fmt.Sprintf("write %s = true, or %s where a text is meant", shown(name), quoted(value))
 	case isOneOf(value, "False", "FALSE", "no", "No", "NO"):
-		return shown(value) + " is no value", fmt.Sprintf("write %s = false, or %s where a text is meant", cut(name), quoted(value))
+		return shown(value) + " is no value", fmt.Sprintf("write %s = false, or %s where a text is meant", shown(name), quoted(value))
 	}
 	return shown(bare(value)) + " stands without quotes, and is neither a number nor true or false", suggestion(name+" = "+quoted(bare(value)), "put it in quotes")
 }
@@ -242,8 +242,8 @@ func quoted(s string) string {
 
 // reads reports whether a line is TOML by itself.
 func reads(line string) bool {
-	var any map[string]any
-	return toml.Unmarshal([]byte(line), &any) == nil
+	var into map[string]any
+	return toml.Unmarshal([]byte(line), &into) == nil
 }
 
 // suggestion is a line that can be read, or else what is to be kept in mind.

@@ -76,7 +76,7 @@ func read(t *testing.T, text string) error {
 // FuzzExplain: whatever is no TOML has a sentence, a hint and a place, and what
 // stands in it draws nothing.
 func FuzzExplain(f *testing.F) {
-	for _, s := range []string{"a = b", "a = [\n1,\nb", "[a\n", "a = \"", "a = \"\\", "'", "a = {", "\x1b[2J = 1", "a = \x1b[2J", "a = \"\"\"\n", "=", "\r\n=\r"} {
+	for _, s := range []string{"a = b", "a = [\n1,\nb", "[a\n", "a = \"", "a = \"\\", "'", "a = {", "\x1b[2J = 1", "a = \x1b[2J", "a = \"\"\"\n", "=", "\r\n=\r", "\"a\tb\" = yes", "\"\u202e\" = no"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -132,8 +132,8 @@ func (c *checker) syntax(text []byte, err error) {
 	add := func(line int, key, message, hint string) {
 		c.problems = append(c.problems, Problem{File: c.file, Line: line, Key: printable(key), Message: printable(message), Hint: hint})
 	}
-	var any map[string]any
-	if wrong := toml.Unmarshal(text, &any); wrong != nil {
+	var into map[string]any
+	if wrong := toml.Unmarshal(text, &into); wrong != nil {
 		m := tomlwords.Explain(text, wrong)
 		add(m.Line, "", m.Message, m.Hint)
 		return
