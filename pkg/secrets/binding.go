@@ -248,19 +248,3 @@ func swapHeader(forms []form, value, standIn, key string) (string, bool) {
 	}
 	return "", false
 }
-
-// swapBasic swaps the password, or the user in front of an empty one.
-func swapBasic(value, standIn, key string) (credentials string, ok bool) {
-	plain, by := basicPlain(value)
-	if by == nil {
-		return "", false
-	}
-	user, password, ok := strings.Cut(plain, ":")
-	switch {
-	case ok && password == standIn && !strings.Contains(user, standIn):
-		return by.EncodeToString([]byte(user + ":" + key)), true
-	case ok && user == standIn && (password == "" || password == "x-oauth-basic"):
-		return by.EncodeToString([]byte(key + ":" + password)), true
-	}
-	return "", false
-}

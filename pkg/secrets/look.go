@@ -1,7 +1,6 @@
 package secrets
 
 import (
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -228,54 +227,6 @@ func (r *Ring) Trailer(req Request) *Misuse {
 	return l.misuse
 }
 
-// basicPlain is what a value of the form Basic encodes, and in which alphabet: many
-// servers read any of them.
-func basicPlain(value string) (plain string, by *base64.Encoding) {
-	scheme, rest, ok := strings.Cut(value, " ")
-	if !ok || !strings.EqualFold(scheme, "Basic") {
-		return "", nil
-	}
-	rest = strings.TrimSpace(rest)
-	for _, by = range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
-		if b, err := by.DecodeString(rest); err == nil {
-			return string(b), by
-		}
-	}
-	return "", nil
-}
-
-// basicPlains is what servers may read where a value says that it is Basic. Many
-// pass over what is no letter of base64, some end at what fills up, and some begin
-// anew behind it. What only they can read has no place for a key.
-func basicPlains(value string) (plain []string) {
-	if len(value) <= len("Basic") || !strings.EqualFold(value[:len("Basic")], "Basic") {
-		return nil
-	}
-	if text, by := basicPlain(value); by != nil {
-		return []string{text}
-	}
-	letters := strings.Map(func(r rune) rune {
-		switch {
-		case r == '-':
-			return '+'
-		case r == '_':
-			return '/'
-		case r == '=' || r == '+' || r == '/' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z':
-			return r
-		}
-		return -1
-	}, value[len("Basic"):])
-	for _, part := range append(strings.Split(letters, "="), strings.ReplaceAll(letters, "=", "")) {
-		if len(part)%4 == 1 {
-			part = part[:len(part)-1] // says nothing
-		}
-		if b, err := base64.RawStdEncoding.DecodeString(part); err == nil && len(b) > 0 {
-			plain = append(plain, string(b))
-		}
-	}
-	return plain
-}
-
 // header looks at a field as it stands and, of Basic, at what it encodes.
 func (l *looker) header(name string, at int, value string) {
 	l.inHeader(name, at, value, value)
@@ -418,33 +369,6 @@ func (l *looker) misplaced(h *held, in string) {
 		l.misuse = &Misuse{Secret: h.name, Reason: fmt.Sprintf("%s holds the stand-in of %s, whose key goes elsewhere there: %s", in, Called(h.name), h.bound.wherePlaces())}
 	}
 }
-
-// signed reports whether a request is signed with a key instead of taking it
-// along, in the ways of AWS and of what speaks like it: in the header
-// Authorization, versions 4 and 2, or in the query.
-func (r *Request) signed() bool {
-	for _, v := range r.Header["Authorization"] {
-		if strings.HasPrefix(v, "AWS4-") || strings.HasPrefix(v, "AWS ") {
-			return true
-		}
-	}
-	for pair := range strings.SplitSeq(r.Query, "&") {
-		switch name, _, _ := strings.Cut(pair, "="); name {
-		case "X-Amz-Credential", "X-Amz-Signature", "AWSAccessKeyId":
-			return true
-		}
-	}
-	return false
-}
-
-// Signs reports whether a key of that name is never sent, but used to sign what
-// is, or goes together with one that is. No binding would help.
-func Signs(name string) bool {
-	return slices.Contains([]string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}, name)
-}
-
-// SigningHelp is what can be done where a request has to be signed.
-const SigningHelp = "make it outside of the session, or give the session keys of few rights and a short life with --env, which are then really inside"
 
 // shown keeps a name that somebody sent short and printable.
 func shown(s string) string { return fmt.Sprintf("%.40q", s) }
