@@ -138,7 +138,7 @@ func (x *explained) askWayOut(ctx context.Context, c composed, req policy.Reques
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
-	addrs, err := out.Lead(ctx, req.Host, req.Port, x.Decision.Addresses)
+	addrs, err := out.Resolve(ctx, req.Host, req.Port, x.Decision.Addresses)
 	if blocked, ok := errors.AsType[*dialguard.BlockedError](err); ok {
 		x.Refused, x.Node = true, blocked.Error()
 		return nil

@@ -174,7 +174,7 @@ func (s *serving) endTLS(ctx context.Context, c *client, l *link) error {
 // tunnel dials and carries bytes. With opened the client has its 200 already.
 func (s *serving) tunnel(ctx context.Context, c *client, t target, d policy.Decision, v *pending, opened bool) {
 	fail := func(err error) {
-		why := unreachable(t.host, err)
+		why := Unreachable(t.host, err)
 		s.log.Info("reaching a host", "host", t.host, "port", t.port, "err", err)
 		v.fail(why)
 		if !opened {
@@ -312,7 +312,7 @@ func (s *serving) resolve(ctx context.Context, t target, opened []netip.Prefix) 
 	if _, err := netip.ParseAddr(t.host); err != nil && t.host != policy.HostService && !s.names.take(t.host, s.proxy.now()) {
 		return nil, errTooManyNames
 	}
-	return s.proxy.Lead(ctx, t.host, t.port, opened)
+	return s.proxy.Resolve(ctx, t.host, t.port, opened)
 }
 
 func (s *serving) dial(ctx context.Context, addrs []netip.Addr, port uint16, opened []netip.Prefix) (net.Conn, error) {

@@ -161,13 +161,10 @@ func answer(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// Unreachable says in one sentence why [Proxy.Lead] found nothing, as a session
-// is told.
-func Unreachable(host string, err error) string { return unreachable(host, err) }
-
-// unreachable says in one sentence, without addresses, why a host could not be
-// reached. This is a fault of the network or the host, not a denial.
-func unreachable(host string, err error) string {
+// Unreachable says in one sentence, without addresses, why a host could not be
+// reached, as a session is told. This is a fault of the network or the host, not
+// a denial.
+func Unreachable(host string, err error) string {
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError

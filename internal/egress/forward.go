@@ -363,7 +363,7 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 		answer(w, why.status, why.text())
 		return
 	}
-	sentence := unreachable(x.to.host, err)
+	sentence := Unreachable(x.to.host, err)
 	if !gone {
 		s.log.Info("reaching a host", "host", x.to.host, "port", x.to.port, "err", err)
 		x.v.fail(sentence)

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"encoding/binary"
 	"errors"
 	"net"
 	"net/http"
@@ -19,11 +18,11 @@ type http2Conn struct {
 	net.Conn
 	link *link
 
-	in      frames2
+	in      http2Frames
 	preface int         // how much of it came
 	ended   atomic.Bool // nothing more is said of what is read
 
-	out   frames2
+	out   http2Frames
 	heads *hpack.Decoder // of answers; nil where that has come to nothing
 }
 
@@ -92,7 +91,7 @@ func (h *http2Conn) Write(p []byte) (int, error) {
 }
 
 // said gets the frames that net/http writes, whole.
-func (h *http2Conn) said(f *frames2) {
+func (h *http2Conn) said(f *http2Frames) {
 	switch f.kind() {
 	case http2.FrameRSTStream:
 		if why, ok := brokenStreams[codeAt(f.payload, 0)]; ok {
@@ -161,14 +160,6 @@ func (j *judged) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (j *judged) Unwrap() http.ResponseWriter { return j.ResponseWriter }
 
-// codeAt is the error code in a frame's payload.
-func codeAt(payload []byte, at int) http2.ErrCode {
-	if len(payload) < at+4 {
-		return http2.ErrCodeNo
-	}
-	return http2.ErrCode(binary.BigEndian.Uint32(payload[at:]))
-}
-
 // brokenStreams are why a request is refused while its connection goes on. What
 // has no place here says nothing of a request: it was answered before it had
 // ended, or its host's answer broke off.
@@ -192,54 +183,4 @@ func brokenBy(code http2.ErrCode) string {
 		return "requests were begun and given up too often, and nothing more is read"
 	}
 	return "what was sent is not in order by the rules of HTTP/2, and nothing more is read"
-}
-
-// endHeaders is the flag of a frame with which a head ends.
-const endHeaders = byte(http2.FlagHeadersEndHeaders)
-
-// frames2 finds the frames in one direction of a connection (RFC 9113, section
-// 4.1). Of those about heads and ends it keeps the payload, where somebody wants
-// it.
-type frames2 struct {
-	head    [9]byte
-	have    int // bytes of head
-	left    int // of the payload
-	payload []byte
-}
-
-func (f *frames2) kind() http2.FrameType { return http2.FrameType(f.head[3]) }
-func (f *frames2) flags() byte           { return f.head[4] }
-
-// isHead reports whether the frame is about a head.
-func (f *frames2) isHead() bool {
-	return f.kind() == http2.FrameHeaders || f.kind() == http2.FrameContinuation
-}
-
-// inHead reports whether the last frame leaves a head without its end.
-func (f *frames2) inHead() bool {
-	return f.have == len(f.head) && f.isHead() && (f.left > 0 || f.flags()&endHeaders == 0)
-}
-
-func (f *frames2) feed(p []byte, each func(*frames2)) {
-	for len(p) > 0 {
-		if f.have == len(f.head) && f.left == 0 {
-			f.have = 0
-		}
-		if f.have < len(f.head) {
-			n := copy(f.head[f.have:], p)
-			f.have, p = f.have+n, p[n:]
-			if f.have < len(f.head) {
-				return
-			}
-			f.left, f.payload = int(f.head[0])<<16|int(f.head[1])<<8|int(f.head[2]), f.payload[:0]
-		}
-		n := min(f.left, len(p))
-		if each != nil && (f.isHead() || f.kind() == http2.FrameRSTStream || f.kind() == http2.FrameGoAway) {
-			f.payload = append(f.payload, p[:n]...)
-		}
-		f.left, p = f.left-n, p[n:]
-		if f.left == 0 && each != nil {
-			each(f)
-		}
-	}
 }

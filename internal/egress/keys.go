@@ -60,8 +60,7 @@ func ofSecret(m *secrets.Misuse) policy.Decision {
 // there, and a stand-in in one ends the request before the host has all of it.
 func (s *serving) lookBehind(x *exchange, r *http.Request) {
 	ring := s.session.Keys
-	e, first := x.w.(*http1)
-	if ring == nil || first && r.ContentLength >= 0 || !first && len(r.Trailer) == 0 {
+	if ring == nil {
 		return
 	}
 	look := func(h http.Header, names ...string) *refusal {
@@ -70,25 +69,26 @@ func (s *serving) lookBehind(x *exchange, r *http.Request) {
 		}
 		return nil
 	}
-	if first {
+	e, isHTTP1 := x.w.(*http1)
+	switch {
+	case isHTTP1 && r.ContentLength < 0: // only what is in chunks has any
 		came := http.Header{}
 		e.c.frame.look = func(f field) *refusal {
 			came[f.key] = append(came[f.key], f.value)
 			return look(http.Header{f.key: came[f.key]}, f.name)
 		}
-		return
+	case !isHTTP1 && len(r.Trailer) > 0: // their names are in the head
+		r.Body = &trailed{r.Body, func() *refusal {
+			var names []string
+			for name := range r.Trailer {
+				names = append(names, strings.ToLower(name)) // as they are sent on
+			}
+			if why := look(r.Trailer, names...); why != nil {
+				return x.link.refuseBody(why, asked{x.to, r.Method, x.path})
+			}
+			return nil
+		}}
 	}
-	r.Body = &trailed{r.Body, func() *refusal { // their names are in the head
-		var names []string
-		for name := range r.Trailer {
-			names = append(names, strings.ToLower(name)) // as they are sent on
-		}
-		why := look(r.Trailer, names...)
-		if why != nil {
-			why = x.link.refuseBody(why, asked{x.to, r.Method, x.path})
-		}
-		return why
-	}}
 }
 
 // trailed is a body of HTTP/2 whose trailers are looked at when they have come.

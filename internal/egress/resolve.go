@@ -35,10 +35,10 @@ func hostsOnly() Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errHostsOnly }}
 }
 
-// Lead says where a request that the policy allows would be dialled, as the way
+// Resolve says where a request that the policy allows would be dialled, as the way
 // out of every session finds it: opened are the ranges that the rule opens. The
 // error is a [dialguard.BlockedError] where it may not.
-func (p *Proxy) Lead(ctx context.Context, host string, port uint16, opened []netip.Prefix) ([]netip.Addr, error) {
+func (p *Proxy) Resolve(ctx context.Context, host string, port uint16, opened []netip.Prefix) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.resolve)
 	defer cancel()
 	resolver := p.resolver

@@ -29,10 +29,10 @@ func TestNamesOfOneLabel(t *testing.T) {
 	if got := slices.DeleteFunc(dns.names(), func(n string) bool { return strings.HasSuffix(n, ".") }); len(got) > 0 {
 		t.Errorf("asked for %q, behind which something may be put", got)
 	}
-	if text := unreachable("db", &net.DNSError{IsNotFound: true}); !strings.Contains(text, "no search domain is put behind a name") {
+	if text := Unreachable("db", &net.DNSError{IsNotFound: true}); !strings.Contains(text, "no search domain is put behind a name") {
 		t.Error(text)
 	}
-	if text := unreachable("db.x.example", &net.DNSError{IsNotFound: true}); strings.Contains(text, "search domain") {
+	if text := Unreachable("db.x.example", &net.DNSError{IsNotFound: true}); strings.Contains(text, "search domain") {
 		t.Error(text)
 	}
 }
@@ -93,7 +93,7 @@ func TestLeadIsTheWayOfSessions(t *testing.T) {
 		opened = tt.rule
 		w := newWorld(t, judge, func(o *Options, _ *limits) { o.Private = tt.node })
 		w.resolver.set("db.x.example", "10.0.0.1")
-		got, err := w.proxy.Lead(t.Context(), tt.host, 9000, tt.rule)
+		got, err := w.proxy.Resolve(t.Context(), tt.host, 9000, tt.rule)
 		if tt.want != "" {
 			if err != nil || len(got) != 1 || got[0].String() != tt.want {
 				t.Errorf("%s: %v %v", tt.host, got, err)
