@@ -144,7 +144,7 @@ func (o secretOptions) request() (api.SecretRequest, error) {
 		}
 	}
 	b := secrets.Binding{Hosts: req.Hosts, Headers: req.Headers, Query: req.Query, Body: req.Body, Paths: req.Paths}
-	for _, err := range []error{policy.CheckSecretName(req.Name), plan.CheckSecretName(req.Name), b.Check(), source.Reference{Kind: source.Kind(req.Kind), At: req.At}.Check()} {
+	for _, err := range []error{policy.CheckSecretName(req.Name), plan.CheckSecretVariable(req.Name), b.Check(), source.Reference{Kind: source.Kind(req.Kind), At: req.At}.Check()} {
 		if err != nil {
 			return req, fault.Usage("%w", err)
 		}

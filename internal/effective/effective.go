@@ -39,18 +39,9 @@ type Input struct {
 	Find func(ctx context.Context, name string) (registries.Found, error)
 }
 
-// Compose reads, expands and compiles. The same input gives the same policy,
-// whoever asks: a session, `policy explain` or `policy show`.
-func Compose(ctx context.Context, in Input) (*policy.Effective, error) {
-	layers, err := Layers(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	return Compile(ctx, layers, in)
-}
-
 // Compile expands and compiles layers that have been read, for the tool and
-// the machine of in.
+// the machine of in. The same input gives the same policy, whoever asks: a
+// session, `policy explain` or `policy show`.
 func Compile(ctx context.Context, layers []policy.Layer, in Input) (*policy.Effective, error) {
 	presets, err := expand(ctx, layers, in)
 	if err != nil {

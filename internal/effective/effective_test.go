@@ -36,6 +36,15 @@ func nobody(t *testing.T) func(context.Context, string) (registries.Found, error
 	}
 }
 
+// compose does all that a session has done for its policy.
+func compose(ctx context.Context, in Input) (*policy.Effective, error) {
+	layers, err := Layers(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return Compile(ctx, layers, in)
+}
+
 func ask(host, method string) policy.Request {
 	return policy.Request{Host: host, Port: 443, TLS: true, Method: method, Path: "/"}
 }
@@ -44,7 +53,7 @@ func ask(host, method string) policy.Request {
 // cannot be read is an error and never no policy.
 func TestB94WhatIsNotThere(t *testing.T) {
 	for name, document := range map[string]string{"absent": "", "empty object": "{}"} {
-		e, err := Compose(t.Context(), Input{Top: repository(t, document), Find: nobody(t)})
+		e, err := compose(t.Context(), Input{Top: repository(t, document), Find: nobody(t)})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -53,7 +62,7 @@ func TestB94WhatIsNotThere(t *testing.T) {
 		}
 	}
 	for name, document := range map[string]string{"empty": " ", "broken": "{", "a list": "[]", "misspelt": `{"version": 1, "netwrok": {}}`} {
-		if e, err := Compose(t.Context(), Input{Top: repository(t, document), Find: nobody(t)}); err == nil || e != nil {
+		if e, err := compose(t.Context(), Input{Top: repository(t, document), Find: nobody(t)}); err == nil || e != nil {
 			t.Errorf("%s: %v, %v", name, e, err)
 		}
 	}
@@ -64,7 +73,7 @@ func TestB94WhatIsNotThere(t *testing.T) {
 func TestGivenPolicyNarrows(t *testing.T) {
 	top := repository(t, `{"version": 1, "network": {"rules": [{"hosts": ["a.x.example", "b.x.example"]}]}}`)
 	given := &Text{Name: "own.json", Source: []byte(`{"version": 1, "network": {"rules": [{"hosts": ["b.x.example", "c.x.example"]}]}}`)}
-	e, err := Compose(t.Context(), Input{Top: top, Given: given, Find: nobody(t)})
+	e, err := compose(t.Context(), Input{Top: top, Given: given, Find: nobody(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +83,7 @@ func TestGivenPolicyNarrows(t *testing.T) {
 		}
 	}
 	given.Source = []byte("{")
-	if _, err := Compose(t.Context(), Input{Top: top, Given: given, Find: nobody(t)}); err == nil || !strings.Contains(err.Error(), "own.json") {
+	if _, err := compose(t.Context(), Input{Top: top, Given: given, Find: nobody(t)}); err == nil || !strings.Contains(err.Error(), "own.json") {
 		t.Errorf("a broken own policy: %v", err)
 	}
 }
@@ -88,7 +97,7 @@ func TestRegistriesAreAskedByName(t *testing.T) {
 		asked = append(asked, name)
 		return registries.Found{Hosts: []registries.Host{{Name: "mirror.x.example", Port: 443}}}, nil
 	}
-	e, err := Compose(t.Context(), Input{Top: top, Find: find})
+	e, err := compose(t.Context(), Input{Top: top, Find: find})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +111,7 @@ func TestRegistriesAreAskedByName(t *testing.T) {
 		t.Errorf("publishing: %+v", d)
 	}
 	wrong := errors.New("no client")
-	_, err = Compose(t.Context(), Input{Top: top, Find: func(context.Context, string) (registries.Found, error) { return registries.Found{}, wrong }})
+	_, err = compose(t.Context(), Input{Top: top, Find: func(context.Context, string) (registries.Found, error) { return registries.Found{}, wrong }})
 	if !errors.Is(err, wrong) || !strings.Contains(err.Error(), `preset "npm"`) {
 		t.Errorf("a client that cannot be asked: %v", err)
 	}
@@ -110,7 +119,7 @@ func TestRegistriesAreAskedByName(t *testing.T) {
 
 // A tool's hosts are subject to the policy.
 func TestTools(t *testing.T) {
-	e, err := Compose(t.Context(), Input{Top: repository(t, ""), Tool: profile.Find("claude").Rules(nil), Find: nobody(t)})
+	e, err := compose(t.Context(), Input{Top: repository(t, ""), Tool: profile.Find("claude").Rules(nil), Find: nobody(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +130,7 @@ func TestTools(t *testing.T) {
 		t.Errorf("a tool's own hosts need no approval: %v", e.Asks())
 	}
 	denied := repository(t, `{"version": 1, "network": {"deny": [{"hosts": ["api.anthropic.com"]}]}}`)
-	if e, err = Compose(t.Context(), Input{Top: denied, Tool: profile.Find("claude").Rules(nil), Find: nobody(t)}); err != nil {
+	if e, err = compose(t.Context(), Input{Top: denied, Tool: profile.Find("claude").Rules(nil), Find: nobody(t)}); err != nil {
 		t.Fatal(err)
 	}
 	if d := e.Decide(ask("api.anthropic.com", "POST")); d.Allowed {

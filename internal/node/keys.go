@@ -114,7 +114,7 @@ func wanted(names []string) (out []wantedKey) {
 
 // findKey reads one key of the session's person.
 func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.Value, error) {
-	if err := plan.CheckSecretName(name); err != nil {
+	if err := plan.CheckSecretVariable(name); err != nil {
 		return vault.Entry{}, secrets.Value{}, fault.CannotRun("%w", err)
 	}
 	entry, value, err := l.n.vault.Get(ctx, l.caller.UID, name)

@@ -61,7 +61,7 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 	}
 	value := source.Trimmed([]byte(req.Key))
 	defer value.Wipe()
-	for _, err := range []error{policy.CheckSecretName(e.Name), plan.CheckSecretName(e.Name), e.Binding.Check(), e.Source.Check()} {
+	for _, err := range []error{policy.CheckSecretName(e.Name), plan.CheckSecretVariable(e.Name), e.Binding.Check(), e.Source.Check()} {
 		if err != nil {
 			return 0, fault.Usage("%w", err)
 		}

@@ -35,9 +35,9 @@ func (e *SecretNameError) Error() string {
 // Hint is the next step for people.
 func (e *SecretNameError) Hint() string { return "give the secret a name of its own, as GITHUB_TOKEN" }
 
-// CheckSecretName refuses the name of a variable that a session cannot have from a
+// CheckSecretVariable refuses the name of a variable that a session cannot have from a
 // secret.
-func CheckSecretName(name string) error {
+func CheckSecretVariable(name string) error {
 	if slices.Contains(factNames, name) || slices.Contains(neverNames, name) {
 		return &SecretNameError{name}
 	}

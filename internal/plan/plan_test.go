@@ -467,8 +467,8 @@ func TestSecretsHaveVariablesOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if has := slices.Contains(p.Spec.Env, name+"=stand-in"); has != (CheckSecretName(name) == nil) {
-			t.Errorf("%s is in the session: %v, and as a name of a secret: %v", name, has, CheckSecretName(name))
+		if has := slices.Contains(p.Spec.Env, name+"=stand-in"); has != (CheckSecretVariable(name) == nil) {
+			t.Errorf("%s is in the session: %v, and as a name of a secret: %v", name, has, CheckSecretVariable(name))
 		}
 	}
 }
