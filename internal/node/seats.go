@@ -40,11 +40,11 @@ type gitSeat struct {
 // take waits for a seat in all of the rows, and tells once that it does. The one
 // that all share comes last: nobody keeps others from it while they wait.
 func take(ctx context.Context, tell func(), rows ...row) (*gitSeat, error) {
-	t := &gitSeat{rows: rows}
+	seat := &gitSeat{rows: rows}
 	for _, free := range rows {
 		select {
 		case free <- struct{}{}:
-			t.held++
+			seat.held++
 			continue
 		default:
 		}
@@ -54,30 +54,30 @@ func take(ctx context.Context, tell func(), rows ...row) (*gitSeat, error) {
 		}
 		select {
 		case free <- struct{}{}:
-			t.held++
+			seat.held++
 		case <-ctx.Done():
-			t.leave()
+			seat.leave()
 			return nil, fmt.Errorf("waiting for a sandbox for git: %w", context.Cause(ctx))
 		}
 	}
-	return t, nil
+	return seat, nil
 }
 
 // leave gives the seat to the next one. Only the first call does anything.
-func (t *gitSeat) leave() {
-	for ; t.held > 0; t.held-- {
-		<-t.rows[t.held-1]
+func (g *gitSeat) leave() {
+	for ; g.held > 0; g.held-- {
+		<-g.rows[g.held-1]
 	}
 }
 
 // looking takes a seat for somebody who looks.
 func (s seats) looking(ctx context.Context, notice func(string)) (*gitSeat, error) {
-	t, err := take(ctx, func() { notice("waiting: git is at work for others who look") }, s.looks, s.all)
+	seat, err := take(ctx, func() { notice("waiting: git is at work for others who look") }, s.looks, s.all)
 	if err != nil && ctx.Err() != nil {
-		return nil, fault.CannotRun("git was not asked: others who look kept it busy until %s was over", quarantineFor).
+		return nil, fault.CannotRun("git was not asked: others who look kept it busy for %s", quarantineFor).
 			WithHint("try again, or use `git diff` yourself: what lies in the tree may have been written by the session")
 	}
-	return t, err
+	return seat, err
 }
 
 // judging takes a seat for a push of the session whose row is own: one that pushes

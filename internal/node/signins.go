@@ -1,22 +1,15 @@
 package node
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/config"
 	"github.com/mojoup/mojoup-node/internal/fault"
-	"github.com/mojoup/mojoup-node/internal/searchpath"
 	"github.com/mojoup/mojoup-node/internal/tools"
 	"github.com/mojoup/mojoup-node/pkg/console"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
@@ -25,7 +18,6 @@ import (
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
-	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 )
 
 // SignIns says what is found of the sign-ins of the caller's tools.
@@ -119,172 +111,6 @@ func (n *Node) settingsNow() *config.Config {
 		n.unread.Store(nil)
 	}
 	return now
-}
-
-// signInWorld is where the tools of a person find themselves.
-func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
-	vars, names := map[string]string{}, signin.PlaceVariables(n.signInTools(home))
-	for _, kv := range places.Variables {
-		if name, v, ok := strings.Cut(kv, "="); ok && slices.Contains(names, name) {
-			vars[name] = v
-		}
-	}
-	return signin.World{
-		Home:    home,
-		Lookup:  func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
-		Keyring: n.signInKeyring,
-		Command: func(ctx context.Context, argv []string) (secrets.Value, bool, error) {
-			v, found, err := n.signInCommand(ctx, home, argv)
-			if errors.Is(err, errNotThere) {
-				err = nil
-			}
-			return v, found, err
-		},
-	}
-}
-
-// errNotThere says that a program which prints a sign-in cannot be run now: it may be
-// in the middle of an update.
-var errNotThere = errors.New("there is no such program, or only where a session could change it")
-
-// signInCommand runs a program as a secret's command is run: as the user of this
-// process, in no directory of a repository's, for ten seconds at most, and what it
-// said counts for five minutes.
-func (n *Node) signInCommand(ctx context.Context, home string, argv []string) (secrets.Value, bool, error) {
-	path := n.commandPath(home)
-	ref, ok := signInReference(path, argv)
-	if !ok || searchpath.Leads(searchpath.Find(path, argv[0]), home, n.writable()...) { // apartFromSecrets says so
-		return secrets.Value{}, false, errNotThere
-	}
-	v, err := source.Reader{Cache: &n.commands, Path: path}.Read(ctx, ref)
-	if e, is := errors.AsType[*source.Error](err); is && e.None() {
-		return secrets.Value{}, false, nil
-	}
-	return v, err == nil, err
-}
-
-// commandPath is the PATH for commands that read secrets outside: without the
-// directories that live sessions can write, and without any repository's.
-func (n *Node) commandPath(home string) string {
-	return cmp.Or(searchpath.Outside(os.Getenv("PATH"), home, n.writable()...), "/usr/bin:/bin")
-}
-
-// writable are the directories of the host that live sessions can write.
-func (n *Node) writable() (out []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, l := range n.live {
-		if trees := l.trees.Load(); trees != nil {
-			out = append(out, *trees...)
-		}
-	}
-	return out
-}
-
-// signInReference is the command, with its program by an absolute path, or
-// false where there is none.
-func signInReference(path string, argv []string) (source.Reference, bool) {
-	program := searchpath.Find(path, argv[0])
-	if program == "" {
-		return source.Reference{}, false
-	}
-	line := "cd / && exec " + fault.Quoted(program)
-	for _, w := range argv[1:] {
-		line += " " + fault.Quoted(w)
-	}
-	return source.Reference{Kind: source.Command, At: line}, true
-}
-
-// signInCommands are those by which sign-ins could be given to sessions, by
-// tool.
-func (n *Node) signInCommands(home string) map[string]source.Reference {
-	out := map[string]source.Reference{}
-	for _, tool := range n.signInTools(home) {
-		for _, p := range tool.Places {
-			if len(p.Command) == 0 || n.signInMode(tool) == signin.Off {
-				continue
-			}
-			if ref, ok := signInReference(n.commandPath(home), p.Command); ok {
-				out[tool.Name] = ref
-			}
-		}
-	}
-	return out
-}
-
-// signInKeyring asks the person's keyring. Without one there is none to be
-// found in it.
-func (n *Node) signInKeyring(ctx context.Context, attributes map[string]string) (secrets.Value, bool, error) {
-	if !source.HasKeyring() {
-		return secrets.Value{}, false, nil
-	}
-	return source.KeyringItem(ctx, attributes)
-}
-
-// lent is a sign-in that a session has.
-type lent struct {
-	tool signin.Tool
-	mode signin.Mode
-	path string // of the person's file, as the tool names it, or ""
-	// find finds it anew where it is in no file: in a keyring, or said by a program.
-	find func(ctx context.Context) (*signin.SignIn, error)
-	// standIn is what the session has of the token in mode standin.
-	standIn string
-	// owned notes a token that goes inside.
-	owned func(*signin.SignIn) error
-	// renews has it renewed where the tool keeps it, where that is due, or where
-	// its token has the mark of one that a host did not take.
-	renews func(ctx context.Context, rejected string) error
-
-	missing   bool                        // at the last look, which only one goroutine takes
-	following sync.Mutex                  // is held while its file is looked at
-	seen      atomic.Pointer[fs.FileInfo] // of the file, when it was last taken over
-	behind    atomic.Bool                 // its file inside is not what it is to be
-
-	mu sync.Mutex
-	// mu guards what follows.
-	found    *signin.SignIn
-	refusers map[string]refuser // by host and path
-	refused  int                // how often it was renewed for the sake of one
-	asked    time.Time          // a keyring or a program, because its token was not taken
-	// withdrawn is why the session has it no longer, or "".
-	withdrawn string
-}
-
-// changed reports whether the file is another than the one that was last taken
-// over.
-func (o *lent) changed(now fs.FileInfo) bool {
-	p := o.seen.Load()
-	if p == nil {
-		return true
-	}
-	before := *p
-	return !os.SameFile(before, now) || !before.ModTime().Equal(now.ModTime()) || before.Size() != now.Size()
-}
-
-func (o *lent) now() *signin.SignIn {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.found
-}
-
-// staged is what of it goes inside.
-func (o *lent) staged() (signin.Staged, error) { return o.now().Stage(o.mode, o.standIn) }
-
-// stagedOf is what goes inside of several, but for those that are withdrawn.
-func stagedOf(some []*lent) ([]signin.Staged, error) {
-	var all []signin.Staged
-	for _, one := range some {
-		if one.isWithdrawn() {
-			continue
-		}
-		s, err := one.staged()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return signin.Merged(all), nil
 }
 
 // signInFiles are the files of the sign-ins in the session's home, which is its
@@ -469,38 +295,6 @@ func variableOf(env []string, name string) string {
 	}
 	return ""
 }
-
-// lend makes what the session gets.
-func (l *life) lend(s *signin.SignIn, mode signin.Mode) (one *lent, err error) {
-	one = &lent{tool: s.Tool, found: s, mode: mode, path: s.Named}
-	one.owned = func(s *signin.SignIn) error { return l.own(one, s) }
-	one.renews = func(ctx context.Context, rejected string) error {
-		// A tool that replaces a link by a file leaves a token behind that is spent.
-		path, err := filepath.EvalSymlinks(one.path)
-		if err != nil {
-			return err
-		}
-		return l.n.renew(ctx, Renewal{Tool: one.tool, Path: path, Rejected: rejected})
-	}
-	if mode == signin.StandIn {
-		one.standIn, err = l.keys.ring.Add(secretOf(s))
-	} else {
-		err = l.own(one, s)
-	}
-	if err == nil {
-		_, err = one.staged()
-	}
-	return one, err
-}
-
-// secretOf is its token as a key of a ring.
-func secretOf(s *signin.SignIn) secrets.Secret {
-	return secrets.Secret{Name: signInKey(s.Tool), Value: secrets.NewValue(s.Access().RevealForTheWire()), Lasting: true, Binding: s.Tool.Binding}
-}
-
-// signInKey names a sign-in among the session's keys. No secret of a policy can
-// have that name.
-func signInKey(t signin.Tool) string { return secrets.SignIn + t.Name + " " + t.Service }
 
 // aboutLent is what people should know of sign-ins that go inside.
 func aboutLent(e *policy.Effective, some []*lent) (lines []string) {

@@ -1,0 +1,117 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/searchpath"
+	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
+	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
+	"github.com/mojoup/mojoup-node/pkg/secrets/source"
+)
+
+// signInWorld is where the tools of a person find themselves.
+func (n *Node) signInWorld(home string, places api.SignInPlaces) signin.World {
+	vars, names := map[string]string{}, signin.PlaceVariables(n.signInTools(home))
+	for _, kv := range places.Variables {
+		if name, v, ok := strings.Cut(kv, "="); ok && slices.Contains(names, name) {
+			vars[name] = v
+		}
+	}
+	return signin.World{
+		Home:    home,
+		Lookup:  func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+		Keyring: n.signInKeyring,
+		Command: func(ctx context.Context, argv []string) (secrets.Value, bool, error) {
+			v, found, err := n.signInCommand(ctx, home, argv)
+			if errors.Is(err, errNotThere) {
+				err = nil
+			}
+			return v, found, err
+		},
+	}
+}
+
+// errNotThere says that a program which prints a sign-in cannot be run now: it may be
+// in the middle of an update.
+var errNotThere = errors.New("there is no such program, or only where a session could change it")
+
+// signInCommand runs a program as a secret's command is run: as the user of this
+// process, in no directory of a repository's, for ten seconds at most, and what it
+// said counts for five minutes.
+func (n *Node) signInCommand(ctx context.Context, home string, argv []string) (secrets.Value, bool, error) {
+	path := n.commandPath(home)
+	ref, ok := signInReference(path, argv)
+	if !ok || searchpath.Leads(searchpath.Find(path, argv[0]), home, n.writable()...) { // apartFromSecrets says so
+		return secrets.Value{}, false, errNotThere
+	}
+	v, err := source.Reader{Cache: &n.commands, Path: path}.Read(ctx, ref)
+	if e, is := errors.AsType[*source.Error](err); is && e.None() {
+		return secrets.Value{}, false, nil
+	}
+	return v, err == nil, err
+}
+
+// commandPath is the PATH for commands that read secrets outside: without the
+// directories that live sessions can write, and without any repository's.
+func (n *Node) commandPath(home string) string {
+	return cmp.Or(searchpath.Outside(os.Getenv("PATH"), home, n.writable()...), "/usr/bin:/bin")
+}
+
+// writable are the directories of the host that live sessions can write.
+func (n *Node) writable() (out []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.live {
+		if trees := l.trees.Load(); trees != nil {
+			out = append(out, *trees...)
+		}
+	}
+	return out
+}
+
+// signInReference is the command, with its program by an absolute path, or
+// false where there is none.
+func signInReference(path string, argv []string) (source.Reference, bool) {
+	program := searchpath.Find(path, argv[0])
+	if program == "" {
+		return source.Reference{}, false
+	}
+	line := "cd / && exec " + fault.Quoted(program)
+	for _, w := range argv[1:] {
+		line += " " + fault.Quoted(w)
+	}
+	return source.Reference{Kind: source.Command, At: line}, true
+}
+
+// signInCommands are those by which sign-ins could be given to sessions, by
+// tool.
+func (n *Node) signInCommands(home string) map[string]source.Reference {
+	out := map[string]source.Reference{}
+	for _, tool := range n.signInTools(home) {
+		for _, p := range tool.Places {
+			if len(p.Command) == 0 || n.signInMode(tool) == signin.Off {
+				continue
+			}
+			if ref, ok := signInReference(n.commandPath(home), p.Command); ok {
+				out[tool.Name] = ref
+			}
+		}
+	}
+	return out
+}
+
+// signInKeyring asks the person's keyring. Without one there is none to be
+// found in it.
+func (n *Node) signInKeyring(ctx context.Context, attributes map[string]string) (secrets.Value, bool, error) {
+	if !source.HasKeyring() {
+		return secrets.Value{}, false, nil
+	}
+	return source.KeyringItem(ctx, attributes)
+}
