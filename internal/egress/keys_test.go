@@ -468,19 +468,8 @@ func TestB42_WebSocketCarriesAKey(t *testing.T) {
 		if r.Header.Get("Sec-Websocket-Extensions") != "" {
 			t.Error("compression is offered to the host")
 		}
-		rw.Header().Set("Connection", "Upgrade")
-		rw.Header().Set("Upgrade", "websocket")
-		rw.WriteHeader(http.StatusSwitchingProtocols)
-		conn, brw, err := rw.(http.Hijacker).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		brw.Write(textFrame("your key is " + key))
-		brw.Write(textFrame(strings.Repeat("x", 70000) + key))
-		brw.Write(textFrame("s")) // ends like the beginning of a key
-		brw.Flush()
-		io.Copy(conn, brw)
+		// The last one ends like the beginning of a key.
+		echoing(rw, "your key is "+key, strings.Repeat("x", 70000)+key, "s")
 	})
 	open := func(protocol string) (net *bufio.Reader, res *http.Response, write io.Writer) {
 		c := w.inside("api.x.example:443", "http/1.1")

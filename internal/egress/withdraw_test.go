@@ -191,18 +191,9 @@ func TestB88_WebSocketsAndTunnelsAreCut(t *testing.T) {
 	w.resolver.answers["plain.x.example"] = [][]string{{publicAddr}}
 	own := ownToken(t, w, "plain.x.example", token)
 	w.serve(443, true, func(rw http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Upgrade") == "" {
-			return
+		if r.Header.Get("Upgrade") != "" {
+			echoing(rw)
 		}
-		rw.Header().Set("Connection", "Upgrade")
-		rw.Header().Set("Upgrade", "websocket")
-		rw.WriteHeader(http.StatusSwitchingProtocols)
-		conn, brw, err := rw.(http.Hijacker).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.Copy(conn, brw)
 	})
 	open := func(key string) (net.Conn, *bufio.Reader) {
 		c := w.inside("api.x.example:443", "http/1.1")
@@ -299,15 +290,7 @@ func TestB88_WhatHasTheSessionsOwnTokenIsCut(t *testing.T) {
 			}
 			return
 		}
-		rw.Header().Set("Connection", "Upgrade")
-		rw.Header().Set("Upgrade", "websocket")
-		rw.WriteHeader(http.StatusSwitchingProtocols)
-		conn, brw, err := rw.(http.Hijacker).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.Copy(conn, brw)
+		echoing(rw)
 	})
 	// What goes on is found out by waiting, what is cut at once.
 	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)

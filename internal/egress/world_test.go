@@ -437,3 +437,21 @@ func (w *world) do(c *http.Client, req *http.Request) (int, string, *http.Respon
 	}
 	return res.StatusCode, string(body), res
 }
+
+// echoing is a server's end of a WebSocket that says something first, and then
+// whatever it is told.
+func echoing(rw http.ResponseWriter, first ...string) {
+	rw.Header().Set("Connection", "Upgrade")
+	rw.Header().Set("Upgrade", "websocket")
+	rw.WriteHeader(http.StatusSwitchingProtocols)
+	conn, brw, err := rw.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	for _, text := range first {
+		_, _ = brw.Write(textFrame(text))
+	}
+	_ = brw.Flush()
+	_, _ = io.Copy(conn, brw)
+}

@@ -324,15 +324,7 @@ func TestAHostileDeputyHarmsItselfOnly(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			p := atWork(t, func(o *Options) { o.Patient = time.Second }, how)
-			hers := exec.Command("/proc/self/exe", "ask", p.socket)
-			hers.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ann, Gid: ann}}
-			if err := hers.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				_ = hers.Process.Kill()
-				_ = hers.Wait()
-			}()
+			annAsks(t, p.socket)
 			for range 3 {
 				if got := p.as(bob); got != strconv.Itoa(bob) {
 					t.Errorf("bob was answered by %q", got)
@@ -561,4 +553,18 @@ func TestNothingIsKeptOfADeadDeputy(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// annAsks has ann ask for something until the test ends.
+func annAsks(t *testing.T, socket string) {
+	t.Helper()
+	hers := exec.Command("/proc/self/exe", "ask", socket)
+	hers.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ann, Gid: ann}}
+	if err := hers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = hers.Process.Kill()
+		_ = hers.Wait()
+	})
 }

@@ -2,10 +2,8 @@ package people
 
 import (
 	"errors"
-	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -80,15 +78,7 @@ func TestB88_WhoIsStoppedKeepsNothing(t *testing.T) {
 			return list, nil
 		}
 	}, "stuck")
-	hers := exec.Command("/proc/self/exe", "ask", p.socket)
-	hers.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ann, Gid: ann}}
-	if err := hers.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = hers.Process.Kill()
-		_ = hers.Wait()
-	}()
+	annAsks(t, p.socket)
 	eventually(t, "it is stopped", func() bool {
 		all := p.begun()
 		return len(all) == 1 && all[0].stopped()
