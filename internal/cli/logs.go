@@ -22,8 +22,8 @@ func newSessionLogs(p Process) *cobra.Command {
 		Short: "show what happened to a session, and each of its requests",
 		Long: `Show the log of a session, live or past, in the order of time: its states, the
 steps of its start, what its client was told (the warnings at its end too), who
-attached, further commands, and the verdict on each request. What the session's command wrote is not in it:
-people type passwords.
+attached, further commands, and the verdict on each request. What the session's
+command wrote is not in it: people type passwords.
 
 With --terminal show instead what the terminal of a session showed that was
 started with ` + "`run --record-terminal`" + `: as text in which nothing can draw, or

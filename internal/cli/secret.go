@@ -54,11 +54,11 @@ for them from their next request on.
 
 Without --header, --query or --body the key may stand in the headers
 Authorization (as bearer, token, or basic password), X-Api-Key and
-X-Goog-Api-Key. A command is run by /bin/sh, and finds programs in the node's PATH
-without those directories that lie in a repository: a session could write there.
-Requests that have to be signed with a key, as AWS wants it,
-cannot be made with a stand-in: make them outside of the session, or give the
-session keys of few rights and a short life with --env, which are then inside.`,
+X-Goog-Api-Key. A command finds programs in the node's PATH without those
+directories that lie in a repository: a session could write there. Requests that
+have to be signed with a key, as AWS wants it, cannot be made with a stand-in: make
+them outside of the session, or give the session keys of few rights and a short
+life with --env, which are then inside.`,
 		Example: `  mojoup-node secret set ANTHROPIC_API_KEY --host api.anthropic.com <key
   mojoup-node secret set GITHUB_TOKEN --host github.com --host api.github.com --command 'gh auth token'
   mojoup-node secret set MAPS_KEY --host maps.x.example --query key --path '/maps/api/**' --file ~/.maps-key`,

@@ -70,9 +70,9 @@ func TestNamesOfOneLabelOfThisMachine(t *testing.T) {
 	}
 }
 
-// TestLeadIsTheWayOfSessions: whoever asks before gets the answer that a session
+// TestResolveIsTheWayOfSessions: whoever asks before gets the answer that a session
 // gets, in the same words.
-func TestLeadIsTheWayOfSessions(t *testing.T) {
+func TestResolveIsTheWayOfSessions(t *testing.T) {
 	ten := netip.MustParsePrefix("10.0.0.0/8")
 	var opened []netip.Prefix
 	judge := judgeFunc(func(policy.Request) policy.Decision {
