@@ -149,22 +149,26 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 		return
 	}
 	s.lookBehind(x, r)
-	if d, ok = s.push(x, r, d); !ok {
-		return
+	if d, ok = s.push(x, r, d); ok {
+		s.sendOn(x, r, d)
 	}
+}
+
+// sendOn has a request that may go to its host go there, with the keys in its body.
+func (s *serving) sendOn(x *exchange, r *http.Request, d policy.Decision) {
 	names, long, err := s.swapBody(x, r)
 	switch {
 	case err != nil:
-		s.failed(w, r, x, err, false)
+		s.failed(x.w, r, x, err, false)
 		return
 	case long != "":
-		v.decide(policy.Decision{Layer: policy.LayerNode, Reason: long})
-		s.deny(w, r, v.settle(), http.StatusForbidden)
+		x.v.decide(policy.Decision{Layer: policy.LayerNode, Reason: long})
+		s.deny(x.w, r, x.v.settle(), http.StatusForbidden)
 		return
 	}
 	x.names = append(names, x.swap.Names()...)
-	v.decide(withKeys(d, x.names))
-	if e, ok := w.(*http1); ok {
+	x.v.decide(withKeys(d, x.names))
+	if e, ok := x.w.(*http1); ok {
 		e.x = x
 		defer e.over()
 		e.send(x, r)
@@ -173,7 +177,7 @@ func (s *serving) pass(w http.ResponseWriter, r *http.Request, l *link, v *pendi
 	ctx, off := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer off()
 	defer s.hold(x, off)()
-	s.forward.ServeHTTP(w, r.WithContext(ctx))
+	s.forward.ServeHTTP(x.w, r.WithContext(ctx))
 }
 
 // deny says with a status why a request goes no further. One with a body ends

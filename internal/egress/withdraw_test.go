@@ -195,18 +195,8 @@ func TestB88_WebSocketsAndTunnelsAreCut(t *testing.T) {
 			echoing(rw)
 		}
 	})
-	open := func(key string) (net.Conn, *bufio.Reader) {
-		c := w.inside("api.x.example:443", "http/1.1")
-		t.Cleanup(func() { c.Close() })
-		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: api.x.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer %s\r\n\r\n", key)
-		in := bufio.NewReader(c)
-		if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatal(res, err)
-		}
-		return c, in
-	}
-	with, fromWith := open(standIn)
-	without, fromWithout := open("mine")
+	with, fromWith := w.webSocket("api.x.example", standIn)
+	without, fromWithout := w.webSocket("api.x.example", "mine")
 	echo := func(c io.Writer, in *bufio.Reader) error {
 		if _, err := c.Write(textFrame("hello")); err != nil {
 			return err
@@ -253,6 +243,19 @@ func TestB88_WebSocketsAndTunnelsAreCut(t *testing.T) {
 	if status, text, _ := w.do(w.client(false), req); status != 200 {
 		t.Errorf("the token that is given again: %d %s", status, text)
 	}
+}
+
+// webSocket opens one from inside, with a key.
+func (w *world) webSocket(host, key string) (net.Conn, *bufio.Reader) {
+	w.t.Helper()
+	c := w.inside(host+":443", "http/1.1")
+	w.t.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer %s\r\n\r\n", host, key)
+	in := bufio.NewReader(c)
+	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		w.t.Fatal(res, err)
+	}
+	return c, in
 }
 
 const token, laterToken = "sk-ant-oat01-CANARY0123456789-abcdefghijklmnopqrstuvwxyzAA", "sk-ant-oat01-LATER00123456789-abcdefghijklmnopqrstuvwxyzAA"
@@ -309,14 +312,9 @@ func TestB88_WhatHasTheSessionsOwnTokenIsCut(t *testing.T) {
 		return res.Body
 	}
 	socket := func(host, token string) io.ReadCloser {
-		c := w.inside(host+":443", "http/1.1")
+		c, in := w.webSocket(host, token)
 		if err := c.SetDeadline(late); err != nil {
 			t.Fatal(err)
-		}
-		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer %s\r\n\r\n", host, token)
-		in := bufio.NewReader(c)
-		if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatal(res, err)
 		}
 		if _, err := c.Write(textFrame("hello")); err != nil {
 			t.Fatal(err)
