@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,39 +85,6 @@ func refused(err error) api.Ended {
 		p.Exit = fault.ExitCannotRun
 	}
 	return api.Ended{Code: p.Exit, Problem: p}
-}
-
-// mayAsk lets in the node's own user only: what a session may touch is what
-// that user may touch, and nobody else's files are ever opened by name.
-func (n *Node) mayAsk(c console.Caller) error {
-	if c.UID == n.uid {
-		return nil
-	}
-	if n.o.Deputy != nil {
-		return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("that is for user %s alone to do", n.user.Username), Exit: fault.ExitNegative,
-			Hint: "root may list, show and stop what belongs to others"}
-	}
-	return &api.Problem{Code: "not-allowed", Sentence: fmt.Sprintf("this node serves user %s only", n.user.Username), Exit: fault.ExitNegative,
-		Hint: "run your own node: `mojoup-node run` starts one"}
-}
-
-// mayLook lets in root as well where the node is a part of root's: to see what
-// lives and what lived, and to end it. It shows or does nothing inside.
-func (n *Node) mayLook(c console.Caller) error {
-	if c.UID == 0 && n.o.Deputy != nil {
-		return nil
-	}
-	return n.mayAsk(c)
-}
-
-// within is a caller as the node can make them inside: without privilege a
-// user namespace has no other group than the node's own, whatever group the
-// caller has taken for a while (newgrp).
-func (n *Node) within(c console.Caller) console.Caller {
-	if n.uid != 0 {
-		c.GID = os.Getgid()
-	}
-	return c
 }
 
 func (l *life) stop(why error) { l.cancel(why) }
@@ -349,90 +315,6 @@ func execFailed(err error, t *tool, engine string) error {
 		return f
 	}
 	return cannotStart(err)
-}
-
-// attend waits for the command while the client's signals and sizes reach it.
-// A session that is to end early gets SIGHUP or SIGTERM and some grace; what
-// is still there after that ends with the sandbox.
-func (l *life) attend(ctx context.Context, box sandbox.Sandbox, proc sandbox.Process) (sandbox.Exit, error) {
-	waited, letGo := l.await(ctx, proc)
-	defer letGo()
-	var grace <-chan time.Time
-	done := ctx.Done()
-	for {
-		select {
-		case e := <-waited:
-			if ctx.Err() != nil {
-				return e.exit, context.Cause(ctx)
-			}
-			return e.exit, e.err
-		case size := <-l.client.Resizes():
-			if proc.Resize(sandbox.Size{Columns: size.Columns, Rows: size.Rows}) == nil && l.kept != nil {
-				l.kept.Resize(size.Columns, size.Rows)
-			}
-		case n := <-l.client.Signals():
-			_ = proc.Signal(signalNumber(n))
-		case <-done:
-			done = nil
-			l.stopping(context.WithoutCancel(ctx))
-			_ = proc.Signal(goodbye(context.Cause(ctx)))
-			grace = time.After(l.n.o.Times.HangUp)
-		case <-grace:
-			return sandbox.Exit{}, context.Cause(ctx)
-		case <-box.Done():
-			return lastExit(ctx, box, waited)
-		}
-	}
-}
-
-// ended is how a command ended.
-type ended struct {
-	exit sandbox.Exit
-	err  error
-}
-
-// await waits for a command until it has ended or is let go, whatever has become
-// of ctx.
-func (l *life) await(ctx context.Context, proc sandbox.Process) (waited <-chan ended, letGo func()) {
-	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := make(chan ended, 1)
-	var waiter sync.WaitGroup
-	waiter.Go(func() {
-		exit, err := bounded(waiting, l.n.o.Times.Patience, func() (sandbox.Exit, error) { return proc.Wait(waiting) }, nil)
-		end <- ended{exit, err}
-	})
-	return end, func() {
-		cancel()
-		waiter.Wait()
-	}
-}
-
-// lastExit is the command's exit where it came just before its sandbox ended.
-func lastExit(ctx context.Context, box sandbox.Sandbox, waited <-chan ended) (sandbox.Exit, error) {
-	select {
-	case e := <-waited:
-		return e.exit, e.err
-	case <-time.After(time.Second):
-		return sandbox.Exit{}, cmp.Or(endOf(ctx, box), error(fault.CannotRun("the sandbox ended before its command")))
-	}
-}
-
-// whyWithin bounds the question why a sandbox has ended.
-const whyWithin = 10 * time.Second
-
-// endOf says why a sandbox has ended that nobody here ended, or nil.
-func endOf(ctx context.Context, box sandbox.Sandbox) error {
-	ender, ok := box.(sandbox.Ender)
-	if !ok {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whyWithin)
-	defer cancel()
-	why := ender.Why(ctx)
-	if why == nil {
-		return nil
-	}
-	return fault.CannotRun("the sandbox ended before its command: %w", why)
 }
 
 // move writes a new state down, then shows it.
