@@ -41,23 +41,30 @@ type gitDir struct {
 	kind kind
 }
 
-// links finds symbolic links where git has files that it writes in place, or
-// replaces where a link leads, and directories that it makes files in: git on
-// the host would write there, whatever it is. What is nearest to a top comes
-// first. unseen is the first directory that was not looked at because of the
-// limit, the end of ctx, or its rights; "" where all were. pipes are what git would
-// wait for instead of reading: named pipes, and devices.
-func (r Repository) links(ctx context.Context, limit int) (found, pipes []string, unseen string) {
+// inGit is what lies where git has files that it writes in place, or replaces
+// where a link leads, and directories that it makes files in. What is nearest to a
+// top comes first.
+type inGit struct {
+	links []string // symbolic ones: git on the host would write where they lead
+	pipes []string // and devices: git would wait for them instead of reading
+	// unseen is the first directory that was not looked at because of the limit,
+	// the end of ctx, or its rights; "" where all were.
+	unseen string
+}
+
+// searchGit looks at what git has in directories of its own.
+func (r Repository) searchGit(ctx context.Context, limit int) (found inGit) {
 	queue := r.gitDirs()
 	for i := 0; i < len(queue); i++ {
 		at := queue[i]
 		if ctx.Err() != nil {
-			return found, pipes, cmp.Or(unseen, at.path)
+			found.unseen = cmp.Or(found.unseen, at.path)
+			return found
 		}
 		entries, err := readSome(at.path, limit)
 		if err != nil {
-			if unseen == "" && !errors.Is(err, fs.ErrNotExist) && isDir(at.path) { // a link is named where it lies
-				unseen = at.path
+			if found.unseen == "" && !errors.Is(err, fs.ErrNotExist) && isDir(at.path) { // a link is named where it lies
+				found.unseen = at.path
 			}
 			continue
 		}
@@ -66,15 +73,15 @@ func (r Repository) links(ctx context.Context, limit int) (found, pipes []string
 		for _, e := range entries {
 			switch below, ok := at.kind.below(e.Name()); {
 			case e.Type()&fs.ModeSymlink != 0 && !(at.kind == gitTop && slices.Contains(behindLinks, e.Name())):
-				found = append(found, filepath.Join(at.path, e.Name()))
+				found.links = append(found.links, filepath.Join(at.path, e.Name()))
 			case e.Type()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
-				pipes = append(pipes, filepath.Join(at.path, e.Name()))
+				found.pipes = append(found.pipes, filepath.Join(at.path, e.Name()))
 			case e.IsDir() && ok:
 				queue = append(queue, gitDir{filepath.Join(at.path, e.Name()), below})
 			}
 		}
 	}
-	return found, pipes, unseen
+	return found
 }
 
 // gitDirs are where the search for links begins. Of what linked worktrees have

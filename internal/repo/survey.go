@@ -38,10 +38,8 @@ type Survey struct {
 	rebases  map[string]string // lists of a rebase that would run commands, with those
 	watched  map[string]string // files that tools obey or run, with what tells a change
 	named    []string          // what git's configuration names in the tree
-	links    []string          // links where git writes
-	pipes    []string          // and what it would wait for there
-	unseen   string            // where the search for these ended, or ""
 	remotes  []string          // remotes that stand in no configuration
+	inGit
 }
 
 // watchedFiles are at the top of a tree and obeyed by tools of the host that
@@ -70,7 +68,7 @@ func (r Repository) Before() Survey {
 // no link, and stops where ctx ends or after so many files.
 func (r Repository) After(ctx context.Context) Survey {
 	s := now()
-	s.links, s.pipes, s.unseen = r.links(ctx, maxLinks) // their times tell what is new
+	s.inGit = r.searchGit(ctx, maxLinks) // their times tell what is new
 	s.remotes = r.oldRemotes()
 	found, shut, complete := r.repositories(maxSurvey, ctx.Done())
 	s.nested, s.shut, s.complete = setOf(found), setOf(shut), complete

@@ -130,12 +130,11 @@ func TestLinksBehindTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, _, unseen := r.links(t.Context(), 6)
-	if len(found) != 1 || unseen != heads {
-		t.Errorf("found %q, ended at %q", found, unseen)
+	if found := r.searchGit(t.Context(), 6); len(found.links) != 1 || found.unseen != heads {
+		t.Errorf("found %+v", found)
 	}
-	if found, _, unseen = r.links(t.Context(), 7); len(found) != 5 || unseen != "" {
-		t.Errorf("with room for all: %q, ended at %q", found, unseen)
+	if found := r.searchGit(t.Context(), 7); len(found.links) != 5 || found.unseen != "" {
+		t.Errorf("with room for all: %+v", found)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -162,9 +161,9 @@ func TestLinksOfALinkedWorktree(t *testing.T) {
 	if err := os.Symlink("x", filepath.Join(common, "read-only")); err != nil {
 		t.Fatal(err)
 	}
-	found, _, unseen := r.links(t.Context(), maxLinks)
-	if slices.Sort(found); !slices.Equal(found, slices.Sorted(slices.Values(want))) || unseen != "" {
-		t.Errorf("found %q, ended at %q", found, unseen)
+	found := r.searchGit(t.Context(), maxLinks)
+	if slices.Sort(found.links); !slices.Equal(found.links, slices.Sorted(slices.Values(want))) || found.unseen != "" {
+		t.Errorf("found %+v", found)
 	}
 }
 
