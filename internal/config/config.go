@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"github.com/spf13/viper"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
 )
 
 // An Origin is where settings come from: a file, which may be missing, and the
@@ -239,7 +241,7 @@ func trusted(path string, info fs.FileInfo, uid int) error {
 	case owner != uid && owner != 0:
 		return &TrustError{File: path, Reason: fmt.Sprintf("it belongs to uid %d, not to uid %d or root", owner, uid), hint: "make it yours with chown, or name another file in MOJOUP_CONFIG"}
 	case othersWrite(info):
-		return &TrustError{File: path, Reason: "others may write it", hint: "chmod go-w " + path}
+		return &TrustError{File: path, Reason: "others may write it", hint: "chmod go-w " + fault.Quoted(path)}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mojoup/mojoup-node/internal/egress/dialguard"
 	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
 
 const established = "HTTP/1.1 200 Connection established\r\n\r\n"
@@ -32,12 +33,9 @@ func (s *serving) connect(ctx context.Context, c *client, h head) {
 		return
 	}
 	d, loaded := s.judge(policy.Request{Host: t.host, Port: t.port, TLS: true})
-	for _, f := range h.fields {
-		if misuse := s.session.Keys.Plain(f.value, "the header "+f.key+" of CONNECT"); misuse != nil {
-			v.misused(misuse)
-			d = ofSecret(misuse)
-			break
-		}
+	if misuse := s.session.Keys.Connect(fieldsOf(h)); misuse != nil {
+		v.misused(misuse)
+		d = ofSecret(misuse)
 	}
 	v.decide(d)
 	switch {
@@ -60,6 +58,16 @@ func (s *serving) connect(ctx context.Context, c *client, h head) {
 	default:
 		s.tunnel(ctx, c, t, d, v, false)
 	}
+}
+
+// fieldsOf are the fields of a head in which a stand-in could stand.
+func fieldsOf(h head) secrets.Request {
+	r := secrets.Request{Header: http.Header{}}
+	for _, f := range h.fields {
+		r.Names = append(r.Names, f.name)
+		r.Header[f.key] = append(r.Header[f.key], f.value)
+	}
+	return r
 }
 
 func connectTarget(h head) (target, *refusal) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
 )
@@ -25,11 +26,15 @@ func denialText(v Verdict) string { return denialTextFor(v, question(v)) }
 // pushDenialText is the same about one reference of a push.
 func pushDenialText(v Verdict, ref string) string {
 	q := urlOf(v)
-	if strings.Trim(ref, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") == "" {
-		q = "--push " + ref + " " + strings.TrimSuffix(q, receivePack)
+	if strings.Trim(ref, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") != "" {
+		return denialTextFor(v, argument(q))
 	}
-	return denialTextFor(v, printable(q, 300))
+	return denialTextFor(v, "--push "+argument(ref)+" "+argument(strings.TrimSuffix(q, receivePack)))
 }
+
+// argument is a word of a command that a person may paste into a shell on the host,
+// whatever whoever asked made it of. It is cut before it is quoted.
+func argument(s string) string { return fault.Quoted(printable(s, 300)) }
 
 func denialTextFor(v Verdict, question string) string {
 	var b strings.Builder
@@ -40,6 +45,9 @@ func denialTextFor(v Verdict, question string) string {
 		fmt.Fprintf(&b, "  rule     %s\n", ruleOf(v))
 	} else if v.Layer != "" {
 		fmt.Fprintf(&b, "  layer    %s\n", v.Layer)
+	}
+	if usual := usualMethod(v.Method); usual != v.Method {
+		fmt.Fprintf(&b, "  note     methods are compared exactly, and %s is another one\n", usual)
 	}
 	fmt.Fprintf(&b, "  id       %s\n\n", v.ID)
 	if v.Signed {
@@ -63,7 +71,7 @@ func aboutKey(v Verdict) string {
 	case v.Withdrawn && signIn:
 		return gone + where + "and sign in again on the host: then it works in this session again.\n"
 	case v.Withdrawn:
-		return gone + where + "and give it again where it is kept, or with `mojoup-node secret set " + v.Misused + "`: then it works in this session again.\n"
+		return gone + where + "and give it again where it is kept, or with `mojoup-node secret set " + argument(v.Misused) + "`: then it works in this session again.\n"
 	case signIn:
 		return "A key is meant for one service only. Do not send it elsewhere. " + where
 	}
@@ -72,10 +80,20 @@ func aboutKey(v Verdict) string {
 
 // question is what explains the verdict when it is put to `policy explain`.
 func question(v Verdict) string {
-	if v.Method == "" || v.Method == http.MethodGet || v.Method == http.MethodConnect {
-		return urlOf(v)
+	method := usualMethod(v.Method) // no rule can name it in another way
+	if method == "" || method == http.MethodGet || method == http.MethodConnect {
+		return argument(urlOf(v))
 	}
-	return printable("--method "+v.Method+" "+urlOf(v), 300)
+	return "--method " + argument(method) + " " + argument(urlOf(v))
+}
+
+// usualMethod is a method as it is usually spelt, where it only differs by its case.
+func usualMethod(method string) string {
+	switch up := strings.ToUpper(method); up {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return up
+	}
+	return method
 }
 
 // document is what a person would change to allow it.

@@ -92,7 +92,7 @@ func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
 	if normal, err := policy.NormalPath(path); err == nil {
 		path = normal
 	}
-	if _, misuse := s.session.Keys.Look(secrets.Request{Host: l.inner.host, Port: l.inner.port, TLS: true, Path: path, Header: r.Header, Query: query}); misuse != nil {
+	if _, misuse := s.session.Keys.Look(secrets.Request{Host: l.inner.host, Port: l.inner.port, TLS: true, Method: r.Method, Path: path, Header: r.Header, Query: query}); misuse != nil {
 		l.denied.misuse(misuse)
 	}
 	verdict := l.denied.asked(r.Method, path)
@@ -287,7 +287,12 @@ func rewrite(pr *httputil.ProxyRequest) {
 	x.swap.Header(out.Header)
 	x.readable(out.Header)
 	x.listing.ask(out.Header)
-	out.Trailer = in.Trailer // shared: it is filled when the body has ended
+	if out.Trailer = in.Trailer; len(in.Trailer) > 0 && out.Body == nil {
+		// An empty body of which that was said: what follows it comes by it, and it
+		// goes out as one whose length nobody knows.
+		out.Body, out.ContentLength = in.Body, -1
+		out.Close = mayOverlook(out)
+	}
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

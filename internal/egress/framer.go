@@ -37,12 +37,13 @@ var (
 // request that was not looked at.
 type framer struct {
 	part    part
-	left    int64                // bytes left of a body or chunk
-	trailer int                  // bytes of trailers so far
-	behind  int                  // how many there are
-	look    func(field) *refusal // at each trailer, or nil
-	scanned int                  // bytes of an unfinished head or line already looked at
-	last    head                 // the head that passed last; its fields lie in room
+	left    int64                 // bytes left of a body or chunk
+	trailer int                   // bytes of trailers so far
+	behind  int                   // how many there are
+	look    func(field) *refusal  // at each trailer, or nil
+	aside   func(string) *refusal // at each extension of a chunk, or nil
+	scanned int                   // bytes of an unfinished head or line already looked at
+	last    head                  // the head that passed last; its fields lie in room
 	room    []field
 	heads   int // how many did
 }
@@ -156,6 +157,11 @@ func (f *framer) chunkSize(data []byte) (int, *refusal) {
 	for _, c := range extension {
 		if c < ' ' && c != '\t' || c >= 0x7f {
 			return 0, malformed("a chunk's extension holds a control character")
+		}
+	}
+	if f.aside != nil && len(extension) > 0 {
+		if why := f.aside(string(extension)); why != nil {
+			return 0, why
 		}
 	}
 	if n == 0 {

@@ -105,7 +105,7 @@ func (e *http1) begin(h *head) {
 	clear(e.own)
 	e.head, e.status, e.text, e.passed, e.keep = h, 0, e.text[:0], false, false
 	e.read, e.continued, e.decoded, e.upload = false, false, nil, nil
-	e.c.frame.look = nil
+	e.c.frame.look, e.c.frame.aside = nil, nil
 }
 
 // request is the request as the rest of the proxy sees it. It lives until the

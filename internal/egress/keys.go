@@ -56,22 +56,24 @@ func ofSecret(m *secrets.Misuse) policy.Decision {
 	return policy.Decision{Rule: "secret " + m.Secret, Layer: policy.LayerNode, Reason: m.Reason}
 }
 
-// lookBehind has the fields looked at that come behind the body: no key goes
-// there, and a stand-in in one ends the request before the host has all of it.
+// lookBehind has the fields looked at that come behind the body, and what stands
+// beside the sizes of its chunks: no key goes there, and a stand-in in one ends the
+// request before the host has all of it.
 func (s *serving) lookBehind(x *exchange, r *http.Request) {
 	ring := s.session.Keys
 	if ring == nil {
 		return
 	}
+	to := secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path}
 	look := func(h http.Header, names ...string) *refusal {
-		if misuse := ring.Trailer(secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path, Header: h, Names: names}); misuse != nil {
-			return &refusal{status: http.StatusForbidden, reason: misuse.Reason, misuse: misuse}
-		}
-		return nil
+		behind := to
+		behind.Header, behind.Names = h, names
+		return refuseMisuse(ring.Trailer(behind))
 	}
 	e, isHTTP1 := x.w.(*http1)
 	switch {
 	case isHTTP1 && r.ContentLength < 0: // only what is in chunks has any
+		e.c.frame.aside = func(extension string) *refusal { return refuseMisuse(ring.Extension(to, extension)) }
 		came := http.Header{}
 		e.c.frame.look = func(f field) *refusal {
 			came[f.key] = append(came[f.key], f.value)
@@ -89,6 +91,13 @@ func (s *serving) lookBehind(x *exchange, r *http.Request) {
 			return nil
 		}}
 	}
+}
+
+func refuseMisuse(m *secrets.Misuse) *refusal {
+	if m == nil {
+		return nil
+	}
+	return &refusal{status: http.StatusForbidden, reason: m.Reason, misuse: m}
 }
 
 // trailed is a body of HTTP/2 whose trailers are looked at when they have come.
@@ -156,7 +165,7 @@ func (x *exchange) use() secrets.Use {
 }
 
 func lookOf(x *exchange, r *http.Request) secrets.Request {
-	return secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Path: x.path, Header: r.Header, Query: x.query, Names: x.oddNames(r)}
+	return secrets.Request{Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Method: r.Method, Path: x.path, Header: r.Header, Query: x.query, Names: x.oddNames(r)}
 }
 
 // longName is how long the name of a field must be to be looked at.

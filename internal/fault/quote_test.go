@@ -6,7 +6,7 @@ import (
 )
 
 func TestQuotedIsOneWordOfAShell(t *testing.T) {
-	for _, s := range []string{"/srv/repo", "", "my repo", "it's", "a;b", "$HOME", "`id`", "é", "a\nb", `back\slash`, "-x"} {
+	for _, s := range []string{"/srv/repo", "", "my repo", "it's", "a;b", "$HOME", "`id`", "é", "a\nb", `back\slash`, "-x", ";reboot", "$(touch pwned)", "`touch$IFSpwned`", "a'$(id)'b", "x&y|z(w)", "*?[a-z]", "~", "!!", "#", "{a,b}", "<>"} {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+Quoted(s)).Output()
 		if s == "-x" {
 			out, err = exec.CommandContext(t.Context(), "sh", "-c", "printf -- %s "+Quoted(s)).Output()

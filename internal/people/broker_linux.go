@@ -243,7 +243,7 @@ func (b *Broker) admit(c caller, known bool) error {
 	}
 	name := person(c).Name
 	return &api.Problem{Code: api.CodeNotServed, Sentence: "the system node does not serve user " + name, Exit: fault.ExitNegative,
-		Hint: fmt.Sprintf("root may allow it: `mojoup-node config set node.people.allow %s` (a list: those who are allowed already belong in it)", name)}
+		Hint: fmt.Sprintf("root may allow it: `mojoup-node config set node.people.allow %s` (a list: those who are allowed already belong in it)", fault.Quoted(name))}
 }
 
 // handable is a connection that has a descriptor.

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"strings"
 	"syscall"
+
+	"github.com/mojoup/mojoup-node/internal/fault"
 )
 
 // maxGitConfig bounds a configuration file; real ones are a few kilobytes.
@@ -60,7 +62,7 @@ func readGitConfig(path string) (gitConfig, error) {
 	}
 	c, err := parseGitConfig(string(b))
 	if err != nil {
-		return nil, &Error{Path: path, Reason: "is not a git configuration: " + err.Error(), Err: err, Advice: "git config --list --file " + path + " says more"}
+		return nil, &Error{Path: path, Reason: "is not a git configuration: " + err.Error(), Err: err, Advice: "git config --list --file " + fault.Quoted(path) + " says more"}
 	}
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mojoup/mojoup-node/internal/fault"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin/profile"
 )
@@ -81,7 +82,7 @@ func (t Tool) Advice() string {
 	if ok && len(wrong.Problems) == 1 && wrong.Problems[0].Hint != "" {
 		return wrong.Problems[0].Hint
 	}
-	return "`mojoup-node tool check " + t.File + "` names all that is wrong in it"
+	return "`mojoup-node tool check " + fault.Quoted(t.File) + "` names all that is wrong in it"
 }
 
 // Broken are the tools whose profiles cannot be used. A built-in one always can.
@@ -238,7 +239,7 @@ func read(dir, name string) (*profile.Profile, error) {
 		case path == dir && !info.IsDir():
 			return nil, bad("make it a directory", "lies in %s, which is a link", dir)
 		case !own(info):
-			return nil, bad("chmod go-w "+path+", and chown it to yourself", "can be written by others, by way of %s", path)
+			return nil, bad("chmod go-w "+fault.Quoted(path)+", and chown it to yourself", "can be written by others, by way of %s", path)
 		}
 	}
 	f, err := os.Open(file)

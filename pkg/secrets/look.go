@@ -13,8 +13,9 @@ type Request struct {
 	Host string // in normal form
 	Port uint16
 	// TLS reports whether the request came, and will go, over TLS.
-	TLS  bool
-	Path string // in normal form
+	TLS    bool
+	Method string
+	Path   string // in normal form
 	// Header and Query are as they were sent. Neither is changed.
 	Header http.Header
 	Query  string
@@ -139,11 +140,7 @@ func (r *Ring) Look(req Request) (*Swap, *Misuse) {
 		l.lookQuery()
 	}
 	l.anywhere(req.Path, "the path")
-	if strings.Contains(req.Path, "%") {
-		if plain, err := url.PathUnescape(req.Path); err == nil {
-			l.anywhere(plain, "the path")
-		}
-	}
+	l.anywhere(req.Method, "the method")
 	if l.misuse != nil {
 		return nil, l.misuse
 	}
@@ -175,45 +172,78 @@ func (l *looker) took(name string) *Swap {
 
 // anywhere is a place that no binding names.
 func (l *looker) anywhere(text, place string) {
-	l.ring.book.find(text, func(i *issued) bool {
+	blame := func(i *issued) bool {
 		l.blame(i, place)
 		return l.misuse == nil
-	})
+	}
+	l.ring.book.find(text, blame)
+	if escaped(text) {
+		l.encoded(text, "", place)
+	}
+}
+
+// encoded is a text in which no key is put where its stand-in is percent-encoded.
+// What stands in it as it is, or in known, somebody else looks at.
+func (l *looker) encoded(text, known, place string) {
+	for plain := range spellings(text) {
+		l.ring.book.find(plain, func(i *issued) bool {
+			if !strings.Contains(text, i.standIn) && !strings.Contains(known, i.standIn) {
+				l.blame(i, place)
+			}
+			return l.misuse == nil
+		})
+	}
 }
 
 // overLines is about a stand-in that is cut in two by lines of one name.
 func (l *looker) overLines(name string, values []string) {
-	l.ring.book.find(strings.Join(values, ""), func(i *issued) bool {
+	blame := func(i *issued) bool {
 		if !slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, i.standIn) }) {
 			l.blame(i, "the header "+name+", over several lines,")
 		}
 		return l.misuse == nil
-	})
+	}
+	whole := strings.Join(values, "")
+	l.ring.book.find(whole, blame)
+	if !escaped(whole) {
+		return
+	}
+	for plain := range spellings(whole) {
+		l.ring.book.find(plain, blame)
+	}
 }
 
-// Plain looks at what a program says to the proxy itself, in the clear, where no
-// stand-in belongs.
-func (r *Ring) Plain(text, place string) *Misuse {
+// Extension looks at what stands in a request beside its body and its fields, and
+// means nothing to anybody who has not agreed on it. req has nothing but where the
+// request goes.
+func (r *Ring) Extension(req Request, text string) *Misuse {
 	if r == nil {
 		return nil
 	}
-	l := looker{ring: r, state: r.state.Load(), req: &Request{}}
-	l.anywhere(text, place)
+	l := looker{ring: r, state: r.state.Load(), req: &req}
+	l.anywhere(text, "the extension of a chunk")
 	return l.misuse
 }
 
 // Trailer finds a stand-in in fields that come behind a request's body, of which
 // req has nothing else but where it goes. No binding names a place there.
-func (r *Ring) Trailer(req Request) *Misuse {
+func (r *Ring) Trailer(req Request) *Misuse { return r.fields(req, "trailer", "") }
+
+// Connect finds a stand-in in the fields by which a program asks the proxy itself
+// for a tunnel, in the clear. req has nothing else.
+func (r *Ring) Connect(req Request) *Misuse { return r.fields(req, "header", " of CONNECT") }
+
+// fields are of a kind in which no binding names a place.
+func (r *Ring) fields(req Request, kind, of string) *Misuse {
 	if r == nil {
 		return nil
 	}
 	l := looker{ring: r, state: r.state.Load(), req: &req}
 	for _, name := range req.Names {
-		l.anywhere(name, "the name of a trailer")
+		l.anywhere(name, "the name of a "+kind+of)
 	}
 	for name, values := range req.Header {
-		in := "the trailer " + name
+		in := "the " + kind + " " + name + of
 		for _, v := range values {
 			l.anywhere(v, in)
 			for _, plain := range basicPlains(v) {
@@ -230,8 +260,14 @@ func (r *Ring) Trailer(req Request) *Misuse {
 // header looks at a field as it stands and, of Basic, at what it encodes.
 func (l *looker) header(name string, at int, value string) {
 	l.inHeader(name, at, value, value)
+	if escaped(value) {
+		l.encoded(value, "", "the header "+name)
+	}
 	for _, plain := range basicPlains(value) {
 		l.inHeader(name, at, value, plain)
+		if escaped(plain) {
+			l.encoded(plain, "", "the header "+name)
+		}
 	}
 }
 
@@ -257,15 +293,13 @@ func (l *looker) lookQuery() {
 	changed := false
 	for at, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
-		plainName, err := url.QueryUnescape(name)
-		if err != nil {
-			plainName = name
+		plainName := unescaped(strings.ReplaceAll(name, "+", " "))
+		// No key has a blank in it: a plus is one that nobody encoded.
+		plain := unescaped(value)
+		l.anywhere(name, "the query")
+		if escaped(value) {
+			l.encoded(value, plain, "the parameter "+shown(plainName))
 		}
-		plain, err := url.QueryUnescape(value)
-		if err != nil {
-			plain = value
-		}
-		l.anywhere(plainName, "the query")
 		l.ring.book.find(plain, func(i *issued) bool {
 			if h := l.mine(i, "the query"); h != nil {
 				if plain == h.standIn && slices.Contains(h.bound.query, plainName) {
