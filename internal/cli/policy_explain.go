@@ -185,10 +185,16 @@ func parseTarget(text, method string) (policy.Request, error) {
 	var host, port, path string
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
 		u, err := url.Parse(text)
+		authority := rest
+		if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+			authority = rest[:end]
+		}
 		scheme = strings.ToLower(scheme)
 		switch {
 		case err != nil || u.Host == "" || u.User != nil || rest == "":
 			return req, bad("it does not read as a URL")
+		case strings.Contains(authority, "%"):
+			return req, bad("a host is not percent-encoded: a session's request to it is refused")
 		case scheme == "https":
 			req.TLS, port = true, "443"
 		case scheme == "http":
@@ -197,7 +203,7 @@ func parseTarget(text, method string) (policy.Request, error) {
 			return req, bad("only http and https have methods and paths")
 		}
 		host, path = u.Hostname(), u.EscapedPath()
-		if u.Port() != "" {
+		if u.Port() != "" || strings.HasSuffix(authority, ":") {
 			port = u.Port()
 		}
 	} else {
@@ -229,8 +235,8 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 
 func finishTarget(req policy.Request, host, port, path string, bad func(string) error) (policy.Request, error) {
 	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return req, bad("the port is no number from 1 to 65535")
+	if err != nil || port[0] == '0' {
+		return req, bad("the port is no plain number from 1 to 65535")
 	}
 	req.Port = uint16(n)
 	if req.Host, err = policy.NormalHost(host); err != nil {

@@ -123,6 +123,9 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%.20q is taken", key)
 			continue
 		}
+		if len(key) > MaxLength && !strings.Contains(err.Error(), "more than 8192 bytes") {
+			t.Errorf("who reads a key stops behind the bound: %v", err)
+		}
 		if len(key) > 5 && strings.Contains(err.Error(), key) {
 			t.Errorf("the error holds the key: %v", err)
 		}

@@ -45,7 +45,8 @@ func CheckShape(v Value) error {
 	case len(b) == 0:
 		return &ShapeError{"the key is empty", "look at where it is kept: there is nothing but a line break there"}
 	case len(b) > MaxLength:
-		return &ShapeError{fmt.Sprintf("the key has %d bytes, %d at most can be used", len(b), MaxLength), "name where the key itself is, and not a file or command with more in it"}
+		// How many it has is not known: who reads one stops behind the bound.
+		return &ShapeError{fmt.Sprintf("the key has more than %d bytes, which is the most that can be used", MaxLength), "name where the key itself is, and not a file or command with more in it"}
 	case len(b) < minLength || randomPart(b, nil) < 0:
 		return &ShapeError{fmt.Sprintf("the key is too short: a stand-in needs %d characters, %d of them letters or digits behind a prefix", minLength, minRandom),
 			"a shorter one would be found by chance in what is none"}
