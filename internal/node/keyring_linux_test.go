@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,15 +46,7 @@ func TestT11_ATokenInAKeyringIsFollowed(t *testing.T) {
 	one, err := l.findSignIn(t.Context(), tool, n.signInWorld(home, api.SignInPlaces{}), signin.StandIn)
 	must(t, err)
 	l.lent = []*lent{one}
-	sent := func() string {
-		h := http.Header{"Authorization": {"Bearer " + one.standIn}}
-		swap, misuse := l.keys.ring.Look(secrets.Request{Host: "api.github.com", Port: 443, TLS: true, Path: "/copilot_internal/user", Header: h})
-		if misuse != nil {
-			return misuse.Reason
-		}
-		swap.Header(h)
-		return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
-	}
+	sent := func() string { return l.sends(one) }
 	look := func() error { return l.lookAfter(context.Background(), one, keyringTurns, inSession{}) }
 	if got := sent(); got != "gho_First0123456789abcdefghijklm" {
 		t.Fatal(got)

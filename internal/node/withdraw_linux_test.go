@@ -73,6 +73,26 @@ func (r *running) noticed(t *testing.T, id, line string) {
 	})
 }
 
+// watchful serves a node that looks after its keys and sign-ins all the time.
+func (w world) watchful(t *testing.T) *running {
+	t.Helper()
+	o := w.options(t, nativeEngine(t))
+	o.Times = Times{Keys: 10 * time.Millisecond}
+	return w.serve(t, o)
+}
+
+// sends is what the host gets that the sign-in of copilot is for, of a request with
+// what stands for its token, or why it gets nothing.
+func (l *life) sends(one *lent) string {
+	h := http.Header{"Authorization": {"Bearer " + one.standIn}}
+	swap, misuse := l.keys.ring.Look(secrets.Request{Host: "api.github.com", Port: 443, TLS: true, Path: "/copilot_internal/user", Header: h})
+	if misuse != nil {
+		return misuse.Reason
+	}
+	swap.Header(h)
+	return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+}
+
 // noted waits until the session's log says something.
 func (r *running) noted(t *testing.T, line string) {
 	t.Helper()
@@ -86,9 +106,7 @@ func (r *running) noted(t *testing.T, line string) {
 func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := w.options(t, nativeEngine(t))
-	o.Times = Times{Keys: 10 * time.Millisecond}
-	r := w.serve(t, o)
+	r := w.watchful(t)
 	set := func(change func(*api.SecretRequest)) {
 		t.Helper()
 		req := api.SecretRequest{Name: "API_KEY", Kind: "store", Key: api.Key(oneKey), Hosts: []string{"api.x.example"}}
@@ -148,9 +166,7 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 func TestB88_AKeyWhoseFileIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := w.options(t, nativeEngine(t))
-	o.Times = Times{Keys: 10 * time.Millisecond}
-	r := w.serve(t, o)
+	r := w.watchful(t)
 	file := filepath.Join(t.TempDir(), "key")
 	write := func() {
 		if err := os.WriteFile(file, []byte(oneKey), 0o600); err != nil {
@@ -230,9 +246,7 @@ func TestB88_AKeyInAVariable(t *testing.T) {
 func TestB88_SetAnewFromElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := w.options(t, nativeEngine(t))
-	o.Times = Times{Keys: 10 * time.Millisecond}
-	r := w.serve(t, o)
+	r := w.watchful(t)
 	file := filepath.Join(t.TempDir(), "key")
 	set := func(kind, at, key, host string) {
 		t.Helper()
@@ -375,9 +389,7 @@ headers = ["Authorization: bearer"]
 `), 0o600))
 	}
 	mode("standin")
-	o := w.options(t, nativeEngine(t))
-	o.Times = Times{Keys: 10 * time.Millisecond}
-	r := w.serve(t, o)
+	r := w.watchful(t)
 	a := w.ask(t, r.client, api.RunRequest{
 		Command: []string{"/bin/sh", "-c", "cat ~/.own/auth.json; echo ready; exec sleep 600"}, Env: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")},
 		PolicyName: "p", Policy: `{"version":1,"network":{"rules":[]},"signIns":["own"]}`,
@@ -509,15 +521,7 @@ func TestB88_AProgramThatFailsTakesNothing(t *testing.T) {
 	one, err := find()
 	must(t, err)
 	l.lent = []*lent{one}
-	sent := func() string {
-		h := http.Header{"Authorization": {"Bearer " + one.standIn}}
-		swap, misuse := l.keys.ring.Look(secrets.Request{Host: "api.github.com", Port: 443, TLS: true, Path: "/user", Header: h})
-		if misuse != nil {
-			return misuse.Reason
-		}
-		swap.Header(h)
-		return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
-	}
+	sent := func() string { return l.sends(one) }
 	looks := func(times int) (err error) {
 		for range times {
 			n.commands.Forget() // which time does, too
