@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -81,11 +82,11 @@ func (b *builder) environment() []string {
 	}
 	set(proxyBlock()...)
 	set(trustBlock()...)
-	set(b.gitBlock()...)
 	set(b.installers()...)
 	set(b.packages...)
 	set(b.in.Tool.Env...)
 	set(b.in.Env...)
+	set(b.gitBlock()...) // holds what the caller gives git, behind what the session needs
 	// These are facts, whatever a caller says.
 	u := b.in.User
 	set("HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name, "SHELL="+b.shell(),
@@ -147,6 +148,9 @@ func (b *builder) gitBlock() []string {
 		{"credential.helper", ""},
 		{"commit.gpgsign", "false"},
 		{"tag.gpgsign", "false"},
+		// The repository's configuration is read-only: a branch that starts from
+		// a remote's would be made and then fail to note that.
+		{"branch.autoSetupMerge", "false"},
 	}
 	config = append(config, b.loginConfig()...)
 	if r.GitDir != "" {
@@ -165,9 +169,27 @@ func (b *builder) gitBlock() []string {
 	if a := b.in.Author; a.Email != "" {
 		config = append(config, kv{"user.email", a.Email})
 	}
-	out := []string{"GIT_CONFIG_COUNT=" + itoa(len(config)), "GIT_TERMINAL_PROMPT=0"}
+	config = append(config, b.ownGitConfig()...)
+	out := []string{"GIT_CONFIG_COUNT=" + itoa(len(config))}
+	if b.variable("GIT_TERMINAL_PROMPT") == "" {
+		out = append(out, "GIT_TERMINAL_PROMPT=0")
+	}
 	for i, c := range config {
 		out = append(out, "GIT_CONFIG_KEY_"+itoa(i)+"="+c.key, "GIT_CONFIG_VALUE_"+itoa(i)+"="+c.value)
 	}
 	return out
+}
+
+// ownGitConfig is the configuration by environment that the caller asked for. It
+// stands last, where git prefers it. A count that git would refuse counts nothing.
+func (b *builder) ownGitConfig() (config []kv) {
+	const most = 1000
+	count, err := strconv.Atoi(b.variable("GIT_CONFIG_COUNT"))
+	if err != nil || count > most {
+		return nil
+	}
+	for i := range count {
+		config = append(config, kv{b.variable("GIT_CONFIG_KEY_" + itoa(i)), b.variable("GIT_CONFIG_VALUE_" + itoa(i))})
+	}
+	return config
 }
