@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,9 @@ type Group struct {
 	parts  []*part
 	lost   map[Controller]error
 	os     system
-	final  Counts // as read before it was removed
+
+	mu   sync.Mutex // guards seen
+	seen Counts     // the most that was ever read: the files go with the group
 }
 
 // A part is the group's directory in one tree.
@@ -318,23 +321,25 @@ type Counts struct {
 	Refused int // processes and threads that could not be started
 }
 
-// Counts reads them; after Remove they are the last ones.
+// Counts reads them; after Remove they are the last ones. A command may end, and
+// be asked about, while its sandbox is being removed.
 func (g *Group) Counts() Counts {
 	if g == nil {
 		return Counts{}
 	}
-	now := g.final
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if p := g.of(Memory); p != nil {
 		file := "memory.oom_control"
 		if p.unified {
 			file = "memory.events"
 		}
-		now.Killed = max(now.Killed, counter(path.Join(p.group, file), "oom_kill"))
+		g.seen.Killed = max(g.seen.Killed, counter(path.Join(p.group, file), "oom_kill"))
 	}
 	if p := g.of(Processes); p != nil {
-		now.Refused = max(now.Refused, counter(path.Join(p.group, "pids.events"), "max"))
+		g.seen.Refused = max(g.seen.Refused, counter(path.Join(p.group, "pids.events"), "max"))
 	}
-	return now
+	return g.seen
 }
 
 // counter reads one line "key number" of a control file, 0 where there is none.

@@ -195,6 +195,35 @@ func TestBornInAGroupOfVersion2(t *testing.T) {
 	}
 }
 
+// TestCountedWhileRemoved: whoever waits for a command reads the counts while the
+// sandbox around it is removed, and they never fall back.
+func TestCountedWhileRemoved(t *testing.T) {
+	for range 20 {
+		dir := t.TempDir()
+		g, err := pretended(dir, false, true).Make("s1", some)
+		if err != nil {
+			t.Fatal(err)
+		}
+		group := dir + "/mojoup-s1"
+		write(t, group+"/memory.events", "oom_kill 2\n")
+		write(t, group+"/pids.events", "max 9\n")
+		read := make(chan Counts)
+		for range 3 {
+			go func() { read <- g.Counts() }()
+		}
+		_ = g.Remove(t.Context()) // a plain directory is not removed while it has files
+		if err := os.RemoveAll(group); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			<-read
+		}
+		if got := g.Counts(); got != (Counts{Killed: 2, Refused: 9}) {
+			t.Fatalf("afterwards: %+v", got)
+		}
+	}
+}
+
 // TestBornInAGroupOfVersion1: no thread of this process stays in it.
 func TestBornInAGroupOfVersion1(t *testing.T) {
 	h := Find(os.DirFS("/"), func(p string) error { return unix.Faccessat(unix.AT_FDCWD, p, unix.W_OK, unix.AT_EACCESS) })

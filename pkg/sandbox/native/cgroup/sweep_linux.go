@@ -25,7 +25,7 @@ func (g *Group) Remove(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
-	g.final = g.Counts()
+	g.Counts() // the last that can be read
 	var errs []error
 	for _, p := range g.parts {
 		_, _, err := sweep(ctx, p.group)
