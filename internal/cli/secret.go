@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/mojoup/mojoup-node/internal/client"
@@ -62,7 +64,7 @@ life with --env, which are then inside.`,
 		Example: `  mojoup-node secret set ANTHROPIC_API_KEY --host api.anthropic.com <key
   mojoup-node secret set GITHUB_TOKEN --host github.com --host api.github.com --command 'gh auth token'
   mojoup-node secret set MAPS_KEY --host maps.x.example --query key --path '/maps/api/**' --file ~/.maps-key`,
-		Args: exactly("a name"),
+		Args: nameAndNoKey,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.req.Name = args[0]
 			return setSecret(cmd.Context(), p, o)
@@ -80,6 +82,33 @@ life with --env, which are then inside.`,
 	f.StringVar(&o.keyring, "keyring", "", "the key is the keyring's item with these `attributes`, as service=x,account=y")
 	return cmd
 }
+
+// nameAndNoKey takes a name. What else was written may be the key itself, by habit
+// or by mistake, also behind a flag, and is not repeated: the error would go where
+// keys do not belong, as into a log.
+func nameAndNoKey(cmd *cobra.Command, args []string) (err error) {
+	if len(args) > 1 {
+		return fault.Usage("secret set takes a name only, and got more, which is not shown here").WithHint(inHistory)
+	}
+	if len(args) == 1 && secrets.LooksLikeKey(args[0]) {
+		return fault.Usage("the name of the secret looks like a key, and is not shown here").WithHint(inHistory)
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if err == nil && slices.ContainsFunc(values, secrets.LooksLikeKey) {
+			err = fault.Usage("--%s holds what looks like a key, and is not shown here", f.Name).WithHint(inHistory)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return exactly("a name")(cmd, args)
+}
+
+const inHistory = "give the key by stdin, as `mojoup-node secret set NAME --host HOST <FILE`; if it was on this command line it is in your shell's history now: take it out there, or have its service make a new one"
 
 func setSecret(ctx context.Context, p Process, o secretOptions) error {
 	if err := outside(p); err != nil {

@@ -67,6 +67,15 @@ var prefixes = []string{
 // suffixes are ends that programs look at, by prefix.
 var suffixes = map[string]string{"sk-ant-api03-": "AA", "sk-ant-oat01-": "AA", "sk-ant-ort01-": "AA"}
 
+// LooksLikeKey reports whether a word begins as the keys of some service do and goes
+// on as long as one, so that it is not repeated where somebody gave it by mistake.
+func LooksLikeKey(word string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool {
+		rest, ok := strings.CutPrefix(word, p)
+		return ok && letters([]byte(rest)) >= minRandom && !strings.ContainsAny(rest, " ./")
+	})
+}
+
 // randomPart returns where the random part of a stand-in for b begins, or -1
 // if it would be too short. more are prefixes beside those of everybody.
 func randomPart(b []byte, more []string) int {
