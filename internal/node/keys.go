@@ -201,7 +201,7 @@ func unreachable(p *policy.Effective, e vault.Entry) string {
 func (l *life) refreshKeys(ctx context.Context) {
 	tick := time.NewTicker(l.n.o.Times.Keys)
 	defer tick.Stop()
-	said, gone := map[string]string{}, map[string]bool{}
+	said, gone := map[string]string{}, map[string]bool{} // gone: or for others to read
 	for turn := 1; ; turn++ {
 		select {
 		case <-ctx.Done():
@@ -219,11 +219,11 @@ func (l *life) refreshKeys(ctx context.Context) {
 			switch {
 			case ctx.Err() != nil:
 				return
-			case source.Gone(err) && gone[name]: // and not just being replaced
+			case taken(err) && gone[name]: // and not just being replaced
 				l.withdraw(ctx, name, err.Error())
 				continue
 			}
-			gone[name] = source.Gone(err)
+			gone[name] = taken(err)
 			if err != nil && said[name] != err.Error() {
 				said[name] = err.Error()
 				l.diary.note(api.EventNotice, fmt.Sprintf("the secret %s keeps the key that it had: %v", name, err))
@@ -231,6 +231,10 @@ func (l *life) refreshKeys(ctx context.Context) {
 		}
 	}
 }
+
+// taken reports whether a key is not where it was, or could not be set from there any
+// more since others may read it.
+func taken(err error) bool { return source.Gone(err) || source.Exposed(err) }
 
 func (l *life) refreshKey(ctx context.Context, name string, ref source.Reference) error {
 	v, err := l.reader().Read(ctx, ref)

@@ -162,7 +162,8 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 	until(t, "the store is gone", func() bool { return strings.Contains(says("api.x.example", "/v1"), "withdrawn") })
 }
 
-// TestB88_AKeyWhoseFileIsGone is withdrawn, and given again with the file.
+// TestB88_AKeyWhoseFileIsGone is withdrawn, or one that others may read, and given
+// again with the file.
 func TestB88_AKeyWhoseFileIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -189,6 +190,18 @@ func TestB88_AKeyWhoseFileIsGone(t *testing.T) {
 	})
 	write()
 	until(t, "the file is there again", func() bool { return r.said(t, "api.x.example", "/", standIn) == oneKey })
+	// A session judges the file as `secret set` and a start do.
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "others may read it", func() bool {
+		return strings.Contains(r.said(t, "api.x.example", "/", standIn), "which was withdrawn: others may read the file "+file)
+	})
+	r.noticed(t, string(r.only().id), "the secret API_KEY was withdrawn: others may read the file")
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is its person's alone again", func() bool { return r.said(t, "api.x.example", "/", standIn) == oneKey })
 	if _, err := r.client.RemoveSecret(t.Context(), "API_KEY"); err != nil {
 		t.Fatal(err)
 	}

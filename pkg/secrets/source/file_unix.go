@@ -31,9 +31,9 @@ func readFile(path string) (v secrets.Value, err error) {
 	case !info.Mode().IsRegular():
 		return v, errorf("", "%s is not a regular file", path)
 	case !ok || int(st.Uid) != os.Geteuid() && st.Uid != 0:
-		return v, errorf("chown it to yourself", "the file %s belongs to somebody else", path)
+		return v, exposed("chown it to yourself", "the file %s belongs to somebody else", path)
 	case info.Mode().Perm()&0o077 != 0:
-		return v, errorf("chmod 600 "+path, "others may read the file %s (mode %04o)", path, info.Mode().Perm())
+		return v, exposed("chmod 600 "+path, "others may read the file %s (mode %04o)", path, info.Mode().Perm())
 	case info.Size() > secrets.MaxLength+2:
 		return v, errorf("", "the file %s is longer than a key can be", path)
 	}

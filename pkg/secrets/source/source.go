@@ -53,6 +53,7 @@ func (r Reference) String() string {
 type Error struct {
 	reason, hint string
 	none, gone   bool
+	exposed      bool
 }
 
 // None reports whether it was a command that ran to its own end, by an exit status or
@@ -73,6 +74,19 @@ func Gone(err error) bool {
 	}
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.gone
+}
+
+// Exposed reports whether an error of [Reader.Read] says that the file is not its
+// person's alone: such a key is not given, and not kept where it was.
+func Exposed(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.exposed
+}
+
+func exposed(hint, format string, a ...any) *Error {
+	e := errorf(hint, format, a...)
+	e.exposed = true
+	return e
 }
 
 func errorf(hint, format string, a ...any) *Error {
