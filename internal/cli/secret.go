@@ -43,8 +43,10 @@ func newSecretSet(p Process) *cobra.Command {
 variable of that name with a stand-in: it has the key's shape, and is worth
 nothing but in requests of that session over TLS to the hosts, and in the
 places, that are named here. There the node puts the key in its place on the
-way out, and takes it out of what comes back. Anywhere else that the node reads
-a request, one with a stand-in is refused and reported.
+way out, and takes it out of what comes back. A request with a stand-in anywhere
+else in its URL or headers is refused and reported, where the node reads it. In
+a body a stand-in passes as the random word that it is, but for the field that
+--body names.
 
 The key is read from stdin and kept in the node's own encrypted store, or stays
 where it is: in a variable of whoever starts the session, in a file that only

@@ -117,7 +117,8 @@ func newSessionShow(p Process) *cobra.Command {
 		Long: `Show one session, live or past: what was enforced, how it started, and its last
 thousand requests. Of each session the newest 20,000 requests are kept; the
 numbers of those allowed and denied count all. A request that was allowed and
-came to nothing says why.`,
+came to nothing says why. A tunnel counts as a request, CONNECT, and so does each
+one that is read in it.`,
 		Args: withSessionID(exactly("a session id")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := look(p)
@@ -228,7 +229,8 @@ func newSessionStop(p Process) *cobra.Command {
 		Short: "end sessions: SIGTERM first, everything after five seconds",
 		Long: `End sessions: SIGTERM first, everything after five seconds. It asks for the end and
 does not wait for it; "mojoup-node session logs -f ID" returns when it has come.
-Where one of several cannot be ended the others are, and the exit code is not 0.`,
+Where one of several cannot be ended the others are, and the exit code is not 0.
+One that has ended already is as it should be.`,
 		Args: atLeast("a session id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := look(p)

@@ -55,7 +55,7 @@ func TestB41_KeysGoToNobodyElse(t *testing.T) {
 		want        string
 	}{
 		"another name":      {leaf(testAuthority(), "other.example"), "not for this name"},
-		"another authority": {leaf(foreign, host), "an authority that this node does not trust"},
+		"another authority": {leaf(foreign, host), "an authority that this node does not trust. docs/policy.md says under \"Whom the node trusts\""},
 		"expired":           {expired(t, host), "shows a certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {

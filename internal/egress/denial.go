@@ -199,7 +199,7 @@ func Unreachable(host string, err error) string {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the name %s could not be resolved.", host)
 	case errors.As(err, &unknown):
-		return fmt.Sprintf("%s shows a certificate of an authority that this node does not trust.", host)
+		return fmt.Sprintf("%s shows a certificate of an authority that this node does not trust. docs/policy.md says under \"Whom the node trusts\" how to add one.", host)
 	case errors.As(err, &name):
 		return fmt.Sprintf("%s shows a certificate that is not for this name.", host)
 	case errors.As(err, &cert):

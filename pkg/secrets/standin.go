@@ -49,7 +49,7 @@ func CheckShape(v Value) error {
 		return &ShapeError{fmt.Sprintf("the key has more than %d bytes, which is the most that can be used", MaxLength), "name where the key itself is, and not a file or command with more in it"}
 	case len(b) < minLength || randomPart(b, nil) < 0:
 		return &ShapeError{fmt.Sprintf("the key is too short: a stand-in needs %d characters, %d of them letters or digits behind a prefix", minLength, minRandom),
-			"a shorter one would be found by chance in what is none"}
+			"stand-ins are looked for in all that a session sends, and as short a word would stand there by chance: have the service make a longer key"}
 	case strings.Contains(string(b), "://"):
 		// One tool takes such a key for the address that all keys are sent to.
 		return &ShapeError{"the key has :// in it, as an address has", "give the key itself; --host says where it goes"}
