@@ -231,7 +231,7 @@ func (n *Node) quarantineSpec(ctx context.Context, c console.Caller, repository 
 	person.Home = home
 	made, err := plan.Make(plan.Input{
 		ID: string(id), Repository: r, User: person, Host: facts, SessionCA: authority.CertificatePEM(),
-		Private: n.private(), WorkDir: n.o.Paths.Empty(),
+		Private: n.private(home), WorkDir: n.o.Paths.Empty(),
 	})
 	if err != nil {
 		return sandbox.Spec{}, err

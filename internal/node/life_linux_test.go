@@ -558,3 +558,20 @@ func TestClientGoneAsTheCommandBegins(t *testing.T) {
 		t.Errorf("the command heard %q, %v", b, err)
 	}
 }
+
+// TestD24_ProfilesAreNoRepository: what a profile names as a command runs outside,
+// so that no session may write one.
+func TestD24_ProfilesAreNoRepository(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.serve(t, w.options(t, newStub()))
+	profiles := filepath.Join(filepath.Dir(w.paths.Config), "tools")
+	must(t, os.MkdirAll(filepath.Join(profiles, "deep"), 0o700))
+	for _, dir := range []string{profiles, filepath.Join(profiles, "deep")} {
+		git(t, dir, "init", "-q")
+		end, err := r.client.Run(t.Context(), api.RunRequest{Directory: dir, Env: plan.CallerEnv(os.Environ()), Command: []string{"true"}}, client.Streams{Stdout: io.Discard, Stderr: io.Discard})
+		if err != nil || end.Problem == nil || !strings.Contains(end.Problem.Sentence, "which belongs to the node") {
+			t.Errorf("%s: %+v, %v", dir, end, err)
+		}
+	}
+}

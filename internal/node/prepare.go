@@ -117,7 +117,7 @@ func (n *Node) look(home, directory, repository string) (repo.Repository, error)
 	if err != nil {
 		return r, err
 	}
-	if err := host.Places(home, n.environ, n.private()).Allow(r); err != nil {
+	if err := host.Places(home, n.environ, n.private(home)).Allow(r); err != nil {
 		return r, err
 	}
 	return r, r.AddHostConfig(repo.HostConfigs(home, "")...)
@@ -144,10 +144,11 @@ func (n *Node) home(env []string) string {
 	return n.user.HomeDir
 }
 
-// private are the node's own file and directories.
-func (n *Node) private() []string {
+// private are the node's own file and directories, and those of profiles: what they
+// name as commands runs outside.
+func (n *Node) private(home string) []string {
 	p := n.o.Paths
-	own := []string{p.Config, p.State, p.Runtime}
+	own := append([]string{p.Config, p.State, p.Runtime}, p.Tools(home)...)
 	if n.o.Deputy != nil {
 		own = append(own, n.o.Deputy.Private...)
 	}
@@ -234,7 +235,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	made, err := plan.Make(plan.Input{
 		ID: string(l.id), Repository: p.repository, User: person, Host: facts,
 		Env: slices.Concat(l.tool.carried(l.req.Env), signIns, standIns), Tool: l.tool.wants(home, p.repository.Top, standIns), Author: plan.Author{Name: name, Email: email}, Logins: logins, Direct: p.policy.Direct(), SessionCA: p.authority.CertificatePEM(),
-		Limits: p.limits, Private: n.private(), WorkDir: n.o.Paths.Empty(), Image: p.engine.Name() == string(capability.Docker),
+		Limits: p.limits, Private: n.private(home), WorkDir: n.o.Paths.Empty(), Image: p.engine.Name() == string(capability.Docker),
 	})
 	if err != nil {
 		return err
