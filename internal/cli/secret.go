@@ -328,7 +328,7 @@ func sayRemoved(p Process, name string, done api.SecretRemoved) {
 		say.line("%d sessions that run had it, and have it no longer: %s", n, strings.Join(done.Sessions, ", "))
 	}
 	if len(done.Sessions) > 0 {
-		say.line("set again with `mojoup-node secret set %s` it works there again", name)
+		say.line("set again with `%s` it works there again", done.SetBy)
 	}
 }
 

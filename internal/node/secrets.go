@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
@@ -102,8 +104,15 @@ func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) 
 	if err := n.mayAsk(c); err != nil {
 		return out, err
 	}
+	own, err := n.vault.List(ctx, c.UID)
+	if err != nil {
+		return out, fault.Unknown("%w", err).Problem()
+	}
+	if at := slices.IndexFunc(own, func(e vault.Entry) bool { return e.Name == name }); at >= 0 {
+		out.SetBy = setBy(name, own[at].Source, own[at].Binding)
+	}
 	had := n.holders(c.UID, name) // before each of them can find out by itself
-	err := n.vault.Remove(ctx, c.UID, name)
+	err = n.vault.Remove(ctx, c.UID, name)
 	switch {
 	case errors.Is(err, vault.ErrNotFound):
 		return out, fault.Negative("you have set no secret %q", name).WithHint("`mojoup-node secret list` names those that you have").Problem()
@@ -113,4 +122,27 @@ func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) 
 	n.reviewSessions(ctx, c.UID, name)
 	out.Sessions = append(out.Sessions, had...)
 	return out, nil
+}
+
+// setBy is the command by which a person sets a secret so, whole. Its words are for a
+// shell.
+func setBy(name string, r source.Reference, b secrets.Binding) string {
+	words := []string{"mojoup-node secret set", fault.Quoted(name)}
+	flag := func(name string, values ...string) {
+		for _, v := range values {
+			words = append(words, "--"+name, fault.Quoted(v))
+		}
+	}
+	flag("host", b.Hosts...)
+	if !slices.Equal(b.WithDefaults().Headers, secrets.Binding{}.WithDefaults().Headers) {
+		flag("header", b.Headers...)
+	}
+	flag("query", b.Query...)
+	flag("body", b.Body...)
+	flag("path", b.Paths...)
+	switch r.Kind {
+	case source.Env, source.File, source.Command, source.Keyring:
+		flag(string(r.Kind), r.At)
+	}
+	return strings.Join(words, " ")
 }

@@ -37,8 +37,9 @@ func (l *life) tellWithdrawn(ctx context.Context, line string) {
 
 // withdraw takes a key from the session.
 func (l *life) withdraw(ctx context.Context, name, why string) {
+	again := setBy(name, l.keys.sources()[name], l.keys.ring.Binding(name))
 	if l.keys.ring.Withdraw(name, why) {
-		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s was withdrawn: %s; given again where it is kept, or by `mojoup-node secret set %s`, it works here again", name, why, name))
+		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s was withdrawn: %s; given again where it is kept, or by `%s`, it works here again", name, why, again))
 	}
 }
 
@@ -122,8 +123,8 @@ func (l *life) reviewKeys(ctx context.Context) {
 		err := l.reviewKey(ctx, name)
 		switch {
 		case errors.Is(err, vault.ErrNotFound):
-			l.keys.drop(name)
 			l.withdraw(ctx, name, "its person has removed it")
+			l.keys.drop(name)
 		case err != nil:
 			l.keys.lookAgain(l, fmt.Sprintf("the secret %s keeps the key that it had: %v", name, err))
 		}

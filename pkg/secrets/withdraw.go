@@ -67,6 +67,15 @@ func (r *Ring) Binds(name string, b Binding) bool {
 	return h != nil && h.bound.text.equal(b)
 }
 
+// Binding is where the key of that name may go, as it is bound now; nothing where
+// the ring holds none.
+func (r *Ring) Binding(name string) Binding {
+	if h := r.state.Load().named(name); h != nil {
+		return h.bound.text
+	}
+	return Binding{}
+}
+
 // Own notes a token that the session itself has, or is about to get. It passes as
 // it is until its name is withdrawn: then it is refused towards every host and
 // wherever it stands, and so is every other one that came under that name, since

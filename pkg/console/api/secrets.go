@@ -59,6 +59,7 @@ type SecretRequest struct {
 // SecretRemoved answers DELETE /v1/secrets/{name}.
 type SecretRemoved struct {
 	Sessions []string `json:"sessions"` // the ids of those that run and had the key
+	SetBy    string   `json:"setBy"`    // the command that sets it as it was
 }
 
 // SecretSet answers POST /v1/secrets.
