@@ -59,7 +59,9 @@ for them from their next request on.
 Without --header, --query or --body the key may stand in the headers
 Authorization (as bearer, token, or basic password), X-Api-Key and
 X-Goog-Api-Key. A command finds programs in the node's PATH without those
-directories that lie in a repository: a session could write there. Requests that
+directories that lie in a repository: a session could write there. What a session
+that runs has in its hands, a file or what a command runs, is not read, and no
+session gets into its hands what a secret is read by. Requests that
 have to be signed with a key, as AWS wants it, cannot be made with a stand-in: make
 them outside of the session, or give the session keys of few rights and a short
 life with --env, which are then inside.`,

@@ -39,6 +39,9 @@ func (k keeper) Fresh(ctx context.Context, names []string) (changed bool) {
 		if was.Renews && was.Left(time.Now()) <= 0 {
 			_ = one.renews(ctx, "") // the next look tells people
 		}
+		if one.isWithdrawn() { // meanwhile: a look gives it again, and no request
+			continue
+		}
 		if info, err := os.Stat(one.path); err == nil && one.changed(info) {
 			_ = k.takeOver(ctx, one, inSession{}) // as above
 		}

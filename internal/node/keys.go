@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -129,7 +128,7 @@ func (l *life) findKey(ctx context.Context, name string) (vault.Entry, secrets.V
 	if entry.Source.Kind == source.Env && l.req.Keys == nil {
 		return entry, value, fault.CannotRun("the secret %s is in a variable of yours", name).WithCode(api.CodeKeys)
 	}
-	value, err = l.reader().Read(ctx, entry.Source)
+	value, err = l.read(ctx, entry.Source)
 	if err != nil {
 		return entry, value, fault.CannotRun("reading the secret %s: %w", name, err)
 	}
@@ -150,42 +149,39 @@ func (n *Node) notSet(name string) error {
 // given that key or not: the next session that is would run it.
 func (l *life) apartFromSecrets(ctx context.Context, home string, s sandbox.Spec) error {
 	path := l.n.commandPath(home)
+	readBy := func(ref source.Reference) *reading { return &reading{ref.Kind, ref.Paths(home, path)} }
+	read := l.n.readings.all() // before the list, in which is what was set meanwhile
 	own, err := l.n.vault.List(ctx, l.caller.UID)
 	if err != nil {
 		own = nil // then no key is read either, and who wants one is told why
 	}
 	for _, e := range own {
-		if file, by := inHand(e.Source, home, path, s); file != "" {
+		if file, by := inHand(readBy(e.Source), s.Mounts); file != "" {
 			return fault.CannotRun("the secret %s is read by %s, which the session would have in its hands by %s", e.Name, file, by).
 				WithHint("move it elsewhere, or set the secret from another place: mojoup-node secret set %s", e.Name)
 		}
 	}
 	for tool, ref := range l.n.signInCommands(home) {
-		if file, by := inHand(ref, home, path, s); file != "" {
+		if file, by := inHand(readBy(ref), s.Mounts); file != "" {
 			return fault.CannotRun("a sign-in of %s is read by %s, which the session would have in its hands by %s", tool, file, by).
 				WithHint("move it elsewhere, or set the mode of that sign-in to off")
+		}
+	}
+	for _, one := range read {
+		if file, by := inHand(one, s.Mounts); file != "" {
+			return fault.CannotRun("a key is being read by %s, which the session would have in its hands by %s", file, by).
+				WithHint("start it again in a moment")
 		}
 	}
 	return nil
 }
 
-// inHand is a file by which a key is read and the mount by which a session could
-// read it, or change what it runs; or nothing.
-func inHand(ref source.Reference, home, path string, s sandbox.Spec) (file, by string) {
-	for _, file := range ref.Paths(home, path) {
-		for _, m := range s.Mounts {
-			seen := m.Kind == sandbox.Bind && (ref.Kind == source.File || m.Access == sandbox.ReadWrite)
-			if rel, err := filepath.Rel(m.Source, file); seen && err == nil && filepath.IsLocal(rel) {
-				return file, m.Source
-			}
-		}
-	}
-	return "", ""
-}
-
-// reader reads keys as the session's caller has them.
-func (l *life) reader() source.Reader {
-	return source.Reader{Cache: &l.n.commands, Path: l.n.commandPath(l.n.home(l.req.Env)), Getenv: func(name string) string { return string(l.req.Keys[name]) }}
+// read reads a key as the session's caller has them.
+func (l *life) read(ctx context.Context, ref source.Reference) (secrets.Value, error) {
+	home := l.n.home(l.req.Env)
+	return l.n.read(ctx, ref, home, source.Reader{
+		Cache: &l.n.commands, Path: l.n.commandPath(home), Getenv: func(name string) string { return string(l.req.Keys[name]) },
+	})
 }
 
 // unreachable says that a key can go nowhere, or is "".
@@ -237,7 +233,7 @@ func (l *life) refreshKeys(ctx context.Context) {
 func taken(err error) bool { return source.Gone(err) || source.Exposed(err) }
 
 func (l *life) refreshKey(ctx context.Context, name string, ref source.Reference) error {
-	v, err := l.reader().Read(ctx, ref)
+	v, err := l.read(ctx, ref)
 	if err != nil {
 		return err
 	}

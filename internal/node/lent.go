@@ -33,6 +33,8 @@ type lent struct {
 	seen      atomic.Pointer[fs.FileInfo] // of the file, when it was last taken over
 	behind    atomic.Bool                 // its file inside is not what it is to be
 
+	giving sync.Mutex // is held while it is given to the session, or taken from it; before mu
+
 	mu sync.Mutex
 	// mu guards what follows.
 	found    *signin.SignIn

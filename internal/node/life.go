@@ -38,9 +38,9 @@ type life struct {
 	begun   time.Time // of the stage that runs
 	stages  []api.Stage
 	cancel  context.CancelCauseFunc
-	gone    chan struct{}            // closed when nothing of it is left
-	ended   api.Ended                // once gone is closed
-	trees   atomic.Pointer[[]string] // of the host, which it can write
+	gone    chan struct{}                   // closed when nothing of it is left
+	ended   api.Ended                       // once gone is closed
+	has     atomic.Pointer[[]sandbox.Mount] // of the host, from before its secrets were looked at
 	allowed atomic.Int64
 	denied  atomic.Int64
 	tally   tally

@@ -125,6 +125,7 @@ type Node struct {
 	vault      *vault.Vault
 	book       *secrets.Book // of the stand-ins that were given out
 	commands   source.Cache
+	readings   readings // of keys, now
 	renewals   renewals
 	key        string // of this process, in the rows of its sessions
 

@@ -242,7 +242,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.spec, p.facts = made.Spec, made.Facts
 	p.spec.Mounts = append(p.spec.Mounts, l.signInFiles(person.Home)...)
-	l.trees.Store(writable(p.spec))
+	l.has.Store(bound(p.spec)) // before it looks, see reading.go
 	if err := l.apartFromSecrets(ctx, home, p.spec); err != nil {
 		return err
 	}
@@ -260,17 +260,6 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.notices = append(p.notices, made.Notes...)
 	return nil
-}
-
-// writable are the directories of the host that a sandbox can write.
-func writable(s sandbox.Spec) *[]string {
-	var out []string
-	for _, m := range s.Mounts {
-		if m.Kind == sandbox.Bind && m.Access == sandbox.ReadWrite {
-			out = append(out, m.Source)
-		}
-	}
-	return &out
 }
 
 // giveSecrets gives the session the keys of its policy and its tool and the

@@ -246,6 +246,9 @@ func (l *life) takeOver(ctx context.Context, one *lent, in inSession) error {
 	if info != nil { // else it came a moment ago
 		one.seen.Store(&info)
 	}
+	if one.isWithdrawn() { // meanwhile: it is looked at when it may be there again
+		one.seen.Store(nil)
+	}
 	return err
 }
 
@@ -263,8 +266,9 @@ func (l *life) findAgain(ctx context.Context, one *lent, in inSession) error {
 	return err
 }
 
-// errNotYet says that nothing runs in the sandbox to which a token could be given.
-var errNotYet = errors.New("nothing runs inside yet, or any more")
+// errNotYet says that a token cannot be given now, and is to be looked at again:
+// nothing runs inside yet, or any more, or its person has taken it back.
+var errNotYet = errors.New("it is looked at again")
 
 // take gives a session what was found of its sign-in, where that is another token,
 // or the session had lost it.
@@ -280,20 +284,44 @@ func (l *life) take(ctx context.Context, one *lent, fresh *signin.SignIn, in inS
 	case one.mode != signin.StandIn && (in.put == nil || l.inside.Load() == nil):
 		fresh.Wipe()
 		return errNotYet
+	case lost && l.modeNow(one) == signin.Off: // whoever asks: a request that waited for a renewal, too
+		fresh.Wipe()
+		return errNotYet
 	}
-	if err := l.own(one, fresh); err != nil {
+	err := l.own(one, fresh)
+	if err == nil {
+		err = l.exchange(ctx, one, fresh, lost)
+	}
+	if err != nil {
 		fresh.Wipe()
 		return err
+	}
+	defer was.Wipe()
+	if one.mode == signin.StandIn {
+		return nil
+	}
+	return l.restage(one, in)
+}
+
+// exchange has the session have a new token, unless the sign-in was taken from it
+// since it was looked at.
+func (l *life) exchange(ctx context.Context, one *lent, fresh *signin.SignIn, lost bool) error {
+	one.giving.Lock()
+	defer one.giving.Unlock()
+	if one.isWithdrawn() != lost {
+		return errNotYet
+	}
+	if one.mode == signin.StandIn {
+		err := l.keys.ring.Rotate(signInKey(one.tool), secrets.NewValue(fresh.Access().RevealForTheWire()))
+		if err != nil {
+			return err
+		}
 	}
 	one.mu.Lock()
 	one.found = fresh
 	one.mu.Unlock()
-	defer was.Wipe()
 	l.giveAgain(ctx, one)
-	if one.mode == signin.StandIn {
-		return l.keys.ring.Rotate(signInKey(one.tool), secrets.NewValue(fresh.Access().RevealForTheWire()))
-	}
-	return l.restage(one, in)
+	return nil
 }
 
 // A renewalError is what the process that renews has said.

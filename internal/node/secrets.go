@@ -73,10 +73,17 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 	case source.Store:
 		err = secrets.CheckShape(value)
 	default:
+		home := n.home(nil)
+		path := n.commandPath(home)
+		end, held := n.beginReading(e.Source, home, path)
+		if held != nil {
+			return 0, fault.Usage("the secret %s cannot be set so: %w", e.Name, held)
+		}
+		defer end() // when it is in the store
 		// What cannot be read now would keep a session from starting later.
 		n.commands.Forget()
 		var now secrets.Value
-		now, err = source.Reader{Cache: &n.commands, Path: n.commandPath(n.home(nil))}.Read(ctx, e.Source)
+		now, err = source.Reader{Cache: &n.commands, Path: path}.Read(ctx, e.Source)
 		now.Wipe()
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,12 +50,18 @@ type inSession struct {
 func (l *life) restage(one *lent, in inSession) error {
 	err := l.putInside(one, in)
 	one.behind.Store(err != nil)
+	if errors.Is(err, errNotYet) {
+		return nil // by the next looks
+	}
 	return err
 }
 
 func (l *life) putInside(one *lent, in inSession) error {
-	if one.tool.Target == "" || in.put == nil || l.inside.Load() == nil {
-		return nil // a variable; or nothing runs there yet, or any more
+	if one.tool.Target == "" {
+		return nil // a variable
+	}
+	if in.put == nil || l.inside.Load() == nil {
+		return errNotYet // though its file may lie there already
 	}
 	all, err := stagedOf(l.lent)
 	if err != nil {

@@ -51,7 +51,10 @@ func (n *Node) signInCommand(ctx context.Context, home string, argv []string) (s
 	if !ok || searchpath.Leads(searchpath.Find(path, argv[0]), home, n.writable()...) { // apartFromSecrets says so
 		return secrets.Value{}, false, errNotThere
 	}
-	v, err := source.Reader{Cache: &n.commands, Path: path}.Read(ctx, ref)
+	v, err := n.read(ctx, ref, home, source.Reader{Cache: &n.commands, Path: path})
+	if _, held := errors.AsType[*handsError](err); held {
+		return secrets.Value{}, false, errNotThere
+	}
 	if e, is := errors.AsType[*source.Error](err); is && e.None() {
 		return secrets.Value{}, false, nil
 	}
@@ -62,18 +65,6 @@ func (n *Node) signInCommand(ctx context.Context, home string, argv []string) (s
 // directories that live sessions can write, and without any repository's.
 func (n *Node) commandPath(home string) string {
 	return cmp.Or(searchpath.Outside(os.Getenv("PATH"), home, n.writable()...), "/usr/bin:/bin")
-}
-
-// writable are the directories of the host that live sessions can write.
-func (n *Node) writable() (out []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, l := range n.live {
-		if trees := l.trees.Load(); trees != nil {
-			out = append(out, *trees...)
-		}
-	}
-	return out
 }
 
 // signInReference is the command, with its program by an absolute path, or

@@ -147,7 +147,7 @@ func (l *life) reviewKey(ctx context.Context, name string) error {
 	}
 	// The key of before must not go where its person has let another one go. Of a
 	// variable the node knows what was in it when they started the session.
-	v, err = l.reader().Read(ctx, e.Source)
+	v, err = l.read(ctx, e.Source)
 	switch {
 	case err == nil:
 		return l.given(ctx, name, replace)
@@ -212,8 +212,18 @@ func (n *Node) reviewSessions(ctx context.Context, uid int, name string) (sessio
 // was inside, goes nowhere any more, and no file inside holds it. next is what gives it
 // again.
 func (l *life) takeBack(ctx context.Context, one *lent, why, next string, in inSession) error {
-	if one.isWithdrawn() {
+	if !l.takeAway(ctx, one, why, next) || one.mode == signin.StandIn {
 		return nil
+	}
+	return l.restage(one, in)
+}
+
+// takeAway takes a sign-in, and reports whether the session had it.
+func (l *life) takeAway(ctx context.Context, one *lent, why, next string) bool {
+	one.giving.Lock()
+	defer one.giving.Unlock()
+	if one.isWithdrawn() {
+		return false
 	}
 	one.mu.Lock()
 	one.withdrawn = why
@@ -221,10 +231,7 @@ func (l *life) takeBack(ctx context.Context, one *lent, why, next string, in inS
 	one.seen.Store(nil) // so that it is looked at when it may be there again
 	l.tellWithdrawn(ctx, fmt.Sprintf("the sign-in of %s was withdrawn: %s; %s, and it works here again", one.tool.Title, why, next))
 	l.keys.ring.Withdraw(signInKey(one.tool), why)
-	if one.mode == signin.StandIn {
-		return nil
-	}
-	return l.restage(one, in)
+	return true
 }
 
 // own notes a token before it goes inside, where it may be from then on whatever
@@ -244,7 +251,7 @@ func (o *lent) isWithdrawn() bool {
 	return o.withdrawn != ""
 }
 
-// giveAgain gives a session a sign-in that was taken from it.
+// giveAgain gives a session a sign-in that was taken from it, with giving held.
 func (l *life) giveAgain(ctx context.Context, one *lent) {
 	if !one.isWithdrawn() {
 		return
