@@ -45,7 +45,8 @@ func (h here) fixes(p Process, r capability.Report, listens func(endpoint string
 			[]string{product.Program, "gateway", "add", product.DefaultEndpoint, "--local", "--name", product.Program},
 			[]string{product.Program, "gateway", "remove", product.Program}})
 	}
-	if image := h.setImage(); image != "" && (failed(r, capability.NameImage) || is(r, capability.NameImage, capability.Warn)) && !failed(r, capability.NameDocker) {
+	// An image that is there and unfit is the person's own, and stays as it is.
+	if image := h.setImage(); image != "" && is(r, capability.NameImage, capability.Warn) && !failed(r, capability.NameDocker) {
 		out = append(out, fix{"have Docker fetch the image of sessions", []string{"docker", "pull", image}, []string{"docker", "rmi", image}})
 	}
 	return out

@@ -46,7 +46,7 @@ func TestFixesOfTheDockerEngine(t *testing.T) {
 		}
 		return r
 	}
-	both := report(map[string]capability.State{capability.NameCLI: capability.OK, capability.NameDocker: capability.OK, capability.NameImage: capability.Fail})
+	both := report(map[string]capability.State{capability.NameCLI: capability.OK, capability.NameDocker: capability.OK, capability.NameImage: capability.Warn})
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
 
 	offered := func(r capability.Report, listens func(string) bool) (out []string) {
@@ -64,9 +64,10 @@ func TestFixesOfTheDockerEngine(t *testing.T) {
 	}{
 		"both":                       {both, yes, []string{register, pull}},
 		"nothing answers":            {both, no, []string{pull}},
-		"no command line":            {report(map[string]capability.State{capability.NameCLI: capability.Fail, capability.NameImage: capability.Fail}), yes, []string{pull}},
-		"no Docker":                  {report(map[string]capability.State{capability.NameDocker: capability.Fail, capability.NameImage: capability.Fail}), no, nil},
+		"no command line":            {report(map[string]capability.State{capability.NameCLI: capability.Fail, capability.NameImage: capability.Warn}), yes, []string{pull}},
+		"no Docker":                  {report(map[string]capability.State{capability.NameDocker: capability.Fail, capability.NameImage: capability.Warn}), no, nil},
 		"the image is fetched later": {report(map[string]capability.State{capability.NameDocker: capability.OK, capability.NameImage: capability.Warn}), no, []string{pull}},
+		"the image is unfit":         {report(map[string]capability.State{capability.NameDocker: capability.OK, capability.NameImage: capability.Fail}), no, nil},
 		"the image is fit":           {report(map[string]capability.State{capability.NameImage: capability.OK}), no, nil},
 	} {
 		if got := offered(tc.r, tc.listens); !slices.Equal(got, tc.want) {
