@@ -37,6 +37,13 @@ func pushDenialText(v Verdict, ref string) string {
 func argument(s string) string { return fault.Quoted(printable(s, 300)) }
 
 func denialTextFor(v Verdict, question string) string {
+	return denialTextWith(v, fmt.Sprintf("Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question, document(v)))
+}
+
+// neverPushed is what there is to do about a push that no policy would let through.
+const neverPushed = "No change of the policy allows it: what may be pushed are new references, and branches that move forward from what the server has. Fetch and push what builds on that, or under another name. If you need just this, tell the person you work for and quote the id: they can push it outside of the session.\n"
+
+func denialTextWith(v Verdict, next string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "This request was denied by policy. It is a decision, not a fault; trying again or another way gives the same answer.\n\n")
 	fmt.Fprintf(&b, "  request  %s\n", described(v))
@@ -58,7 +65,7 @@ func denialTextFor(v Verdict, question string) string {
 		b.WriteString(aboutKey(v))
 		return b.String()
 	}
-	fmt.Fprintf(&b, "Do not work around it. If you need it, tell the person you work for and quote the id. They can ask\n  mojoup-node policy explain %s\nand change %s.\n", question, document(v))
+	b.WriteString(next)
 	return b.String()
 }
 

@@ -277,14 +277,14 @@ func (s *serving) answerPush(x *exchange, r *http.Request, req *gitpush.Request,
 	}
 	drain(r.Context(), body)
 	why := map[string]string{}
-	var first string
+	var first gitpush.Command
 	for i, c := range req.Commands {
 		if verdicts[i].Allowed {
 			why[c.Ref] = "another reference of this push was refused, id " + v.ID
 			continue
 		}
-		if first == "" {
-			first = c.Ref
+		if first.Ref == "" {
+			first = c
 		}
 		why[c.Ref] = "denied by policy, id " + v.ID + ": " + verdicts[i].Reason
 	}
@@ -292,8 +292,22 @@ func (s *serving) answerPush(x *exchange, r *http.Request, req *gitpush.Request,
 	h.Set("Content-Type", gitpush.TypeResult)
 	h.Set("Cache-Control", "no-cache")
 	x.w.WriteHeader(http.StatusOK)
-	_, _ = x.w.Write(req.Refusal(pushDenialText(v, first), func(c gitpush.Command) string { return why[c.Ref] }))
+	text := pushDenialText(v, first.Ref)
+	if s.beyondPolicy(x, r, first) {
+		text = denialTextWith(v, neverPushed)
+	}
+	_, _ = x.w.Write(req.Refusal(text, func(c gitpush.Command) string { return why[c.Ref] }))
 	return d, false
+}
+
+// beyondPolicy reports whether a refused command is one that no policy could allow, or
+// that is refused although the policy lets its reference be pushed: then it is no use
+// to ask the policy, or to change it.
+func (s *serving) beyondPolicy(x *exchange, r *http.Request, c gitpush.Command) bool {
+	j := s.session.Judge()
+	return c.Deletes() || j != nil && j.Decide(policy.Request{
+		Host: x.to.host, Port: x.to.port, TLS: x.link.tls, Method: r.Method, Path: x.path, Ref: c.Ref, Change: policy.ChangeCreate,
+	}).Allowed
 }
 
 // drain reads what is left of a refused push: git over HTTP/1.1 reads no answer

@@ -171,6 +171,11 @@ func TestD19b_EachCommandIsJudged(t *testing.T) {
 				case tt.want != "" && (status != 200 || len(got) != 0 || !strings.Contains(said, tt.want) || !strings.Contains(said, "ng refs/") || !strings.Contains(said, "id ")):
 					t.Errorf("%s: %d %q, and arrived %q, want %q", tt.name, status, said, got, tt.want)
 				}
+				// Where the policy lets the reference be pushed, it has no other answer to give.
+				asks := strings.Contains(said, "policy explain")
+				if own := tt.name == "another reference" || tt.name == "one of two"; tt.want != "" && tt.name != "no name of git's" && asks != own {
+					t.Errorf("%s: sends people to the policy: %t: %s", tt.name, asks, said)
+				}
 				verdicts := w.recorded()
 				if v := verdicts[len(verdicts)-1]; v.Allowed != (tt.want == "") || v.Method != "POST" || v.Rule != "work" && tt.name != "no name of git's" {
 					t.Errorf("%s: recorded %+v", tt.name, v)
