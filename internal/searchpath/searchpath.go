@@ -33,8 +33,13 @@ func Outside(path, home string, avoid ...string) string {
 }
 
 // Find finds a program in a PATH that Outside has made, "" where it is not there.
+// An absolute path is the program itself, of which [Leads] tells where it lies; any
+// other path would be another program in each directory.
 func Find(path, name string) string {
 	if strings.ContainsRune(name, filepath.Separator) {
+		if program, err := exec.LookPath(name); err == nil && filepath.IsAbs(name) {
+			return program
+		}
 		return ""
 	}
 	for _, dir := range filepath.SplitList(path) {

@@ -45,10 +45,13 @@ func TestFind(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := Find("/nowhere:"+dir, "tool"); got != program {
-		t.Errorf("got %q", got)
+	for path, name := range map[string]string{"/nowhere:" + dir: "tool", "/nowhere": program} {
+		if got := Find(path, name); got != program {
+			t.Errorf("%s: got %q", name, got)
+		}
 	}
-	for _, name := range []string{"none", program, "./tool"} {
+	t.Chdir(dir)
+	for _, name := range []string{"none", "./tool", program + "/x", dir} {
 		if got := Find(dir, name); got != "" {
 			t.Errorf("%s: %q", name, got)
 		}
