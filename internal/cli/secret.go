@@ -153,6 +153,9 @@ func setSecret(ctx context.Context, p Process, o secretOptions) error {
 	if done.Sessions > 0 {
 		say.line("sessions that have the new key already: %d", done.Sessions)
 	}
+	if len(done.Rebound) > 0 {
+		say.line("sessions that run had it for another host or place, and can use it as it is set now only: %s", strings.Join(done.Rebound, ", "))
+	}
 	return nil
 }
 

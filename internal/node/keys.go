@@ -32,6 +32,8 @@ type keys struct {
 	own   []string    // those that are secrets which the person has set
 	stamp vault.Stamp // of the store, before the keys were read
 	said  string      // of a key, last
+
+	policy *policy.Effective // of the session
 }
 
 // keep notes where a key is kept.
@@ -49,6 +51,7 @@ func (k *keys) keep(name string, at source.Reference, own bool) {
 // in with. A session does not start with less than its policy asks for, but for
 // what that calls optional.
 func (l *life) giveKeys(ctx context.Context, p *prepared) (env []string, logins []plan.Login, err error) {
+	l.keys.under(p.policy)
 	begun := l.keys.begin(l.n.vault)
 	for _, name := range wanted(p.policy.Secrets) {
 		entry, value, err := l.findKey(ctx, name.of)

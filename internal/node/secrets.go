@@ -49,14 +49,14 @@ func (n *Node) SetSecret(ctx context.Context, c console.Caller, req api.SecretRe
 	if err := n.mayAsk(c); err != nil {
 		return api.SecretSet{}, err
 	}
-	sessions, err := n.setSecret(ctx, c, req)
+	done, err := n.setSecret(ctx, c, req)
 	if err != nil {
 		return api.SecretSet{}, fault.As(err).Problem()
 	}
-	return api.SecretSet{Sessions: sessions}, nil
+	return done, nil
 }
 
-func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRequest) (sessions int, err error) {
+func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRequest) (done api.SecretSet, err error) {
 	e := vault.Entry{
 		Name: req.Name, Owner: c.UID, Set: time.Now().UTC().Truncate(time.Second), Source: source.Reference{Kind: source.Kind(req.Kind), At: req.At},
 		Binding: secrets.Binding{Hosts: req.Hosts, Headers: req.Headers, Query: req.Query, Body: req.Body, Paths: req.Paths},
@@ -65,7 +65,7 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 	defer value.Wipe()
 	for _, err := range []error{policy.CheckSecretName(e.Name), plan.CheckSecretVariable(e.Name), e.Binding.Check(), e.Source.Check()} {
 		if err != nil {
-			return 0, fault.Usage("%w", err)
+			return done, fault.Usage("%w", err)
 		}
 	}
 	switch e.Source.Kind {
@@ -77,7 +77,7 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 		path := n.commandPath(home)
 		end, held := n.beginReading(e.Source, home, path)
 		if held != nil {
-			return 0, fault.Usage("the secret %s cannot be set so: %w", e.Name, held)
+			return done, fault.Usage("the secret %s cannot be set so: %w", e.Name, held)
 		}
 		defer end() // when it is in the store
 		// What cannot be read now would keep a session from starting later.
@@ -87,12 +87,14 @@ func (n *Node) setSecret(ctx context.Context, c console.Caller, req api.SecretRe
 		now.Wipe()
 	}
 	if err != nil {
-		return 0, badKey(e.Source.Kind, err)
+		return done, badKey(e.Source.Kind, err)
 	}
+	done.Rebound = append([]string{}, n.otherwise(c.UID, e.Name, e.Binding)...) // before each of them can find out by itself
 	if err := n.vault.Put(ctx, e, value); err != nil {
-		return 0, fault.Unknown("%w", err)
+		return done, fault.Unknown("%w", err)
 	}
-	return n.reviewSessions(ctx, c.UID, e.Name), nil
+	done.Sessions = n.reviewSessions(ctx, c.UID, e.Name)
+	return done, nil
 }
 
 // badKey says whose it is that there is no key: of who set the secret, where

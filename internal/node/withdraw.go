@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mojoup/mojoup-node/internal/store"
 	"github.com/mojoup/mojoup-node/pkg/console/api"
+	"github.com/mojoup/mojoup-node/pkg/policy"
+	"github.com/mojoup/mojoup-node/pkg/secrets"
 	"github.com/mojoup/mojoup-node/pkg/secrets/signin"
 	"github.com/mojoup/mojoup-node/pkg/secrets/source"
 	"github.com/mojoup/mojoup-node/pkg/secrets/vault"
@@ -137,6 +140,7 @@ func (l *life) reviewKey(ctx context.Context, name string) error {
 		return err
 	}
 	was := l.keys.sources()[name]
+	defer l.tellRebound(ctx, e, l.keys.ring.Binds(name, e.Binding.WithDefaults()), l.keys.ring.Lost(name))
 	replace := func() error { return l.keys.ring.Replace(name, v, e.Binding) } // each session wipes its own at its end
 	l.keys.keep(name, e.Source, true)
 	if e.Source.Kind == source.Store {
@@ -168,9 +172,61 @@ func (l *life) given(ctx context.Context, name string, change func() error) erro
 	lost := l.keys.ring.Lost(name)
 	err := change()
 	if lost && err == nil {
-		l.tellWithdrawn(ctx, fmt.Sprintf("the secret %s is there again", name))
+		line := fmt.Sprintf("the secret %s is there again", name)
+		if hosts := l.keys.ring.Binding(name).Hosts; !l.keys.leads(hosts) {
+			line = fmt.Sprintf("the secret %s is set again, and of no use here: it goes to %s only, which the policy does not allow", name, strings.Join(hosts, ", "))
+		}
+		l.tellWithdrawn(ctx, line)
 	}
 	return err
+}
+
+// tellRebound says to a session that has a key all along that it goes elsewhere now,
+// or stands elsewhere.
+func (l *life) tellRebound(ctx context.Context, e vault.Entry, as, lost bool) {
+	if as || lost || l.keys.ring.Lost(e.Name) {
+		return
+	}
+	line := fmt.Sprintf("the secret %s is bound anew: it goes to %s only, now", e.Name, boundTo(e.Binding))
+	if !l.keys.leads(e.Binding.Hosts) {
+		line += ", which the policy does not allow"
+	}
+	l.tellWithdrawn(ctx, line)
+}
+
+// boundTo is where a key may go, in words.
+func boundTo(b secrets.Binding) string {
+	to := strings.Join(b.Hosts, ", ")
+	if len(b.Paths) > 0 {
+		to += " at " + strings.Join(b.Paths, ", ")
+	}
+	return to
+}
+
+// under notes the policy that the session runs under.
+func (k *keys) under(p *policy.Effective) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.policy = p
+}
+
+// leads reports whether the session's policy lets it reach one of hosts.
+func (k *keys) leads(hosts []string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.policy == nil || k.policy.MayReach(hosts)
+}
+
+// otherwise are the ids of the sessions that have the secret of that name, bound in
+// another way.
+func (n *Node) otherwise(uid int, name string, b secrets.Binding) (ids []string) {
+	for _, l := range n.sessionsOf(uid) {
+		if l.keys.owns(name) && !l.keys.ring.Lost(name) && !l.keys.ring.Binds(name, b.WithDefaults()) {
+			ids = append(ids, string(l.id))
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // sessionsOf are those of a person that run.

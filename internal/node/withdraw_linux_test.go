@@ -107,13 +107,16 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watchful(t)
+	var rebound []string
 	set := func(change func(*api.SecretRequest)) {
 		t.Helper()
 		req := api.SecretRequest{Name: "API_KEY", Kind: "store", Key: api.Key(oneKey), Hosts: []string{"api.x.example"}}
 		change(&req)
-		if _, err := r.client.SetSecret(t.Context(), req); err != nil {
+		done, err := r.client.SetSecret(t.Context(), req)
+		if err != nil {
 			t.Fatal(err)
 		}
+		rebound = done.Rebound
 	}
 	set(func(*api.SecretRequest) {})
 	req := api.RunRequest{Command: []string{"/bin/sh", "-c", "echo $API_KEY; echo ready; exec sleep 600"}, PolicyName: "p", Policy: `{"version":1,"network":{"rules":[{"hosts":["api.x.example"]}]},"secrets":["API_KEY"]}`}
@@ -134,7 +137,13 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 	if got := says("api.x.example", "/v2/x"); got != otherKey {
 		t.Errorf("the path that is left: %s", got)
 	}
+	r.noticed(t, id, "the secret API_KEY is bound anew: it goes to api.x.example at /v2/** only, now")
+	rebound = nil
 	set(func(r *api.SecretRequest) { r.Hosts = []string{"else.x.example"} })
+	if !slices.Equal(rebound, []string{id}) {
+		t.Errorf("who sets it is told of %q", rebound)
+	}
+	r.noticed(t, id, "it goes to else.x.example only, now, which the policy does not allow")
 	if got := says("api.x.example", "/v2/x"); !strings.Contains(got, "goes to else.x.example only") {
 		t.Errorf("another host: %s", got)
 	}
@@ -156,6 +165,9 @@ func TestB88_SecretsAreTakenFromRunningSessions(t *testing.T) {
 		t.Errorf("set again: %s", got)
 	}
 	r.noticed(t, id, "the secret API_KEY is there again")
+	if len(rebound) != 0 {
+		t.Errorf("a session that had lost it had it elsewhere: %q", rebound)
+	}
 	if err := os.Remove(filepath.Join(w.paths.State, "secrets.json")); err != nil {
 		t.Fatal(err)
 	}

@@ -64,5 +64,6 @@ type SecretRemoved struct {
 
 // SecretSet answers POST /v1/secrets.
 type SecretSet struct {
-	Sessions int `json:"sessions"` // those that run and have the new key already
+	Sessions int      `json:"sessions"` // those that run and have the new key already
+	Rebound  []string `json:"rebound"`  // the ids of those that had it for elsewhere, or for other places
 }
