@@ -104,6 +104,11 @@ func checkPolicy(ctx context.Context, p Process, top, file string, source []byte
 	}
 	if wrong, ok := errors.AsType[*policy.Errors](err); ok {
 		out.Problems, err = wrong.Problems, nil
+		out.Warnings = slices.DeleteFunc(out.Warnings, func(w policy.Warning) bool { // what is a mistake is said once
+			return slices.ContainsFunc(out.Problems, func(x policy.Problem) bool {
+				return x.Line == w.Line && x.Column == w.Column && x.Message == w.Message
+			})
+		})
 	}
 	return out, err
 }

@@ -162,7 +162,7 @@ func parseHostPort(s string) (hostPort, error) {
 		(strings.Count(s, ":") == 1 || strings.HasSuffix(s[:i], "]")) && !strings.Contains(s, "//") {
 		n, err := strconv.ParseUint(s[i+1:], 10, 16)
 		if err != nil || n == 0 || s[i+1] == '0' || s[i+1] == '+' {
-			return hostPort{}, &BindingError{fmt.Sprintf("%q has no port behind its colon", s), "a port is a number from 1 to 65535"}
+			return hostPort{}, &BindingError{fmt.Sprintf("%q has no number from 1 to 65535 behind its colon", s), "write the port as digits, or leave it out where it is 443"}
 		}
 		host, port = s[:i], uint16(n)
 	}
