@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mojoup/mojoup-node/pkg/policy"
 	"github.com/mojoup/mojoup-node/pkg/secrets"
@@ -96,8 +98,24 @@ func (s *serving) explain(w http.ResponseWriter, r *http.Request, l *link) {
 		l.denied.misuse(misuse)
 	}
 	verdict := l.denied.asked(r.Method, path)
-	w.Header().Set("Connection", "close")
+	lastOf(w, r)
 	answer(w, l.status, denialText(verdict))
+}
+
+// What is read of a body that goes nowhere, and for how long.
+const (
+	mostUnwanted = 16 << 20
+	longUnwanted = 2 * time.Second
+)
+
+// lastOf makes an answer of our own the last one of its connection. Over HTTP/2
+// curl drops it where that is announced while it still sends: so the body is
+// read first, unless the client waits to be asked for it.
+func lastOf(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor >= 2 && r.Header.Get("Expect") == "" && http.NewResponseController(w).SetReadDeadline(time.Now().Add(longUnwanted)) == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, mostUnwanted)
+	}
+	w.Header().Set("Connection", "close")
 }
 
 // isHealth reports whether a request is for the proxy itself.
@@ -350,7 +368,9 @@ func (s *serving) failed(w http.ResponseWriter, r *http.Request, x *exchange, er
 		s.deny(w, r, x.v.deny(reason), http.StatusForbidden)
 		return
 	}
-	w.Header().Set("Connection", "close")
+	if r.ProtoMajor < 2 {
+		w.Header().Set("Connection", "close") // over HTTP/2 it ends its stream, see deny
+	}
 	if x.taken.Load() {
 		answer(w, http.StatusForbidden, "mojoup-node: "+s.session.Keys.Withdrawn(x.use())+"\n"+
 			"Trying again is refused. The person you work for can look at `mojoup-node secret list` and `mojoup-node signin status`, and give it again.\n")
