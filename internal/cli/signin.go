@@ -36,7 +36,7 @@ func newSignInRenew(p Process) *cobra.Command {
 			}
 			// What has begun is brought to its end; it takes half a minute at most.
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-			err := node.RenewSignIn(cmd.Context(), p.Stdin)
+			err := node.RenewSignIn(cmd.Context(), p.Stdin, p.Stdout)
 			if err != nil {
 				f := fault.As(err)
 				fmt.Fprintf(p.Stdout, "%s\n%s\n", f.Error(), f.Hint)

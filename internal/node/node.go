@@ -160,9 +160,6 @@ func New(o Options) (*Node, error) {
 		return nil, errors.New("BUG: node without settings, checks or engines")
 	}
 	o.Times, o.Boot = o.Times.orDefault(), cmp.Or(o.Boot, bootID())
-	if o.Renew == nil {
-		o.Renew = renewByProcess
-	}
 	door, err := o.door()
 	if err != nil {
 		return nil, err
@@ -174,6 +171,9 @@ func New(o Options) (*Node, error) {
 	}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
+	}
+	if n.o.Renew == nil {
+		n.o.Renew = n.renewByProcess
 	}
 	return n, nil
 }

@@ -39,9 +39,10 @@ type Renewal struct {
 	Rejected string
 }
 
-// Renew renews where that is due by the time that it can.
-func (r Renewal) Renew(ctx context.Context) error {
-	refresher := signin.Refresher{Client: &http.Client{}, Now: time.Now}
+// Renew renews where that is due by the time that it can. odd is told what was odd
+// about an answer that was taken all the same.
+func (r Renewal) Renew(ctx context.Context, odd func(string)) error {
+	refresher := signin.Refresher{Client: &http.Client{}, Now: time.Now, Odd: odd}
 	s, err := refresher.Refresh(ctx, r.Tool, r.Path, r.due)
 	if s != nil {
 		s.Wipe()
@@ -64,13 +65,14 @@ func (r Renewal) stillDue() bool {
 }
 
 // RenewSignIn is what the process does that a node starts to renew a sign-in:
-// it reads a [Renewal] and carries it out.
-func RenewSignIn(ctx context.Context, from io.Reader) error {
+// it reads a [Renewal] and carries it out. Where that succeeds, what it says is what
+// was odd.
+func RenewSignIn(ctx context.Context, from io.Reader, to io.Writer) error {
 	var r Renewal
 	if err := json.NewDecoder(from).Decode(&r); err != nil {
 		return fmt.Errorf("a node starts this, and says what is to be renewed: %w", err)
 	}
-	return r.Renew(ctx)
+	return r.Renew(ctx, func(sentence string) { fmt.Fprintln(to, sentence) })
 }
 
 // renewals has sign-ins renewed, each by one process at a time.

@@ -4,6 +4,6 @@ package node
 
 import "context"
 
-func renewByProcess(context.Context, Renewal) error {
+func (n *Node) renewByProcess(context.Context, Renewal) error {
 	return RenewalSaid("sign-ins cannot be renewed on this system")
 }

@@ -9,13 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
 // renewByProcess renews in a process of its own, in a session of its own: it
 // brings to its end what it has begun, whatever becomes of this one. Between
 // the service's answer and the line on the disk a death would lose the sign-in.
-func renewByProcess(_ context.Context, what Renewal) error {
+func (n *Node) renewByProcess(_ context.Context, what Renewal) error {
 	said, err := json.Marshal(what)
 	if err != nil {
 		return err
@@ -32,6 +33,9 @@ func renewByProcess(_ context.Context, what Renewal) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil {
 		return RenewalSaid(answer.String())
+	}
+	if odd := strings.TrimSpace(answer.String()); odd != "" {
+		n.log.Warn("renewing a sign-in", "tool", what.Tool.Name, "said", odd)
 	}
 	return nil
 }

@@ -1,8 +1,13 @@
 package signin
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,120 +17,205 @@ import (
 // maxAnswer bounds what a service that makes tokens may say.
 const maxAnswer = 64 << 10
 
-// An answer is what a service that makes tokens says.
+// lifeUnsaid is for how long an access token is taken to hold whose service does
+// not say it, and lifeMost the longest that is believed.
+const (
+	lifeUnsaid = time.Hour
+	lifeMost   = 10 * 365 * 24 * time.Hour
+)
+
+// An answer is what a service that makes tokens says, as far as it can be used.
 type answer struct {
-	Access  string      `json:"access_token"`
-	Refresh string      `json:"refresh_token"`
-	ID      string      `json:"id_token"`
-	In      json.Number `json:"expires_in"`
-	Account struct {
-		UUID string `json:"uuid"`
-	} `json:"account"`
-	Organization struct {
-		UUID string `json:"uuid"`
-	} `json:"organization"`
+	access, refresh, identity string
+	life                      time.Duration // of the access token; zero where it is not said
+	whose                     []string      // account and organisation
+	odd                       []string      // what is not as it should be
+}
+
+// answered reads an answer. By the time that there is one the old refresh token is
+// spent, so whatever else is odd about it, the new one is what counts.
+func answered(said []byte) (a answer, err error) {
+	if len(said) > maxAnswer {
+		return a, errors.New("it is too long")
+	}
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(said, []byte("\xef\xbb\xbf"))))
+	d.UseNumber()
+	var o map[string]any
+	if err := d.Decode(&o); err != nil || o == nil {
+		return a, errNotObject
+	}
+	word := func(name string) string {
+		s, ok := o[name].(string)
+		if !ok && o[name] != nil {
+			a.odd = append(a.odd, "its "+name+" is no text")
+		}
+		return s
+	}
+	a.access, a.refresh, a.identity = word("access_token"), word("refresh_token"), word("id_token")
+	a.life = lasting(o["expires_in"])
+	for _, name := range []string{"account", "organization"} {
+		if uuid := text(o, Path{name, "uuid"}); uuid != "" {
+			a.whose = append(a.whose, uuid)
+		}
+	}
+	return a, nil
+}
+
+// lasting is a number of seconds however it is written, or zero where it is none
+// that can be.
+func lasting(v any) time.Duration {
+	s, err := strconv.ParseFloat(strings.TrimSpace(fmt.Sprint(v)), 64)
+	if err != nil || !(s >= 1 && s <= lifeMost.Seconds()) {
+		return 0
+	}
+	return time.Duration(s) * time.Second
 }
 
 // merged is the person's document with the tokens of an answer in it, and not a
-// byte changed elsewhere. It is what stands between a service's answer and the
-// file that the person's tool lives by, and takes nothing but new tokens of the
-// same account: an answer that is short of one, is another account's, or has
-// expired already leaves the document as it is.
-func (t Tool) merged(doc, said []byte, now time.Time) ([]byte, *SignIn, error) {
+// byte changed elsewhere. odd is what of the answer was not as it should be.
+func (t Tool) merged(doc, said []byte, now time.Time) (out []byte, after *SignIn, odd []string, err error) {
+	before, err := t.read(doc, false, "the document")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer before.Wipe()
+	changes, odd, err := t.taken(doc, said, before, now)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	out, after, err = t.with(doc, changes)
+	return out, after, odd, err
+}
+
+// taken are the changes that an answer makes to the document that it was asked for.
+// It comes for a refresh token that is spent, so the new one in it is taken
+// whatever else is odd, and what cannot be used leaves the old value in its place.
+// Nothing is taken of an answer that has no new token, or is another account's for
+// certain.
+func (t Tool) taken(doc, said []byte, before *SignIn, now time.Time) ([]change, []string, error) {
 	refuse := func(why string) error {
 		return errorf(Refused, "sign in with "+t.Name+" again", "the answer of the service that renews the sign-in of %s cannot be used: %s", t.Title, why)
 	}
-	if len(said) > maxAnswer {
-		return nil, nil, refuse("it is too long")
-	}
-	before, err := t.read(doc, false, "the document")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer before.Wipe()
-	if _, err := parse(said, false); err != nil {
-		return nil, nil, refuse(err.Error())
-	}
-	var a answer
-	if err := json.Unmarshal(said, &a); err != nil {
-		return nil, nil, refuse("its fields are not what they should be")
-	}
-	changes, why := t.changes(a, before, now)
-	if why != "" {
-		return nil, nil, refuse(why)
-	}
-	out, err := replaced(doc, changes)
+	a, err := answered(said)
 	if err != nil {
 		return nil, nil, refuse(err.Error())
 	}
-	after, err := t.read(out, false, "the document")
+	if t.foreign(a, before) {
+		return nil, nil, refuse("it is for another account")
+	}
+	changes, odd := t.changes(a, before, now)
+	if len(changes) == 0 {
+		return nil, nil, refuse("it holds no token that can be used")
+	}
+	_, after, err := t.with(doc, changes)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, refuse(plain(err))
 	}
-	if why := worse(before, after, now); why != "" {
-		after.Wipe()
-		return nil, nil, refuse(why)
+	defer after.Wipe()
+	if others(after.ID, before.ID) {
+		return nil, nil, refuse("it is for another account")
 	}
-	return out, after, nil
+	if !slices.Contains(odd, noAccess) && after.Left(now) <= 0 {
+		odd = append(odd, "its access token has expired already by the clock of this machine, which may be wrong")
+	}
+	return changes, odd, nil
 }
 
-// changes are the values of the document that an answer renews, or why it
-// cannot be taken.
-func (t Tool) changes(a answer, before *SignIn, now time.Time) (out []change, why string) {
-	d := t.Document
-	for _, token := range []string{a.Access, a.Refresh} {
-		if token == "" {
-			continue // a service that does not rotate sends no other
-		}
-		if err := secrets.CheckShape(secrets.NewValue([]byte(token))); err != nil {
-			return nil, err.Error()
-		}
-	}
-	if a.Access == "" {
-		return nil, "it holds no access token"
-	}
+// foreign reports whether an answer names another account than the document.
+func (t Tool) foreign(a answer, before *SignIn) bool {
 	whose := strings.Fields(before.ID)
-	for _, uuid := range []string{a.Account.UUID, a.Organization.UUID} {
-		if uuid != "" && len(d.Claim) == 0 && len(whose) == 2 && !slices.Contains(whose, uuid) {
-			return nil, "it is for another account"
-		}
+	return len(t.Document.Claim) == 0 && len(whose) == 2 && slices.ContainsFunc(a.whose, func(uuid string) bool { return !slices.Contains(whose, uuid) })
+}
+
+// others reports whether an account is named that the old name does not have. Who
+// was not named before may be anybody.
+func others(is, was string) bool {
+	whose := strings.Fields(was)
+	return len(whose) > 0 && slices.ContainsFunc(strings.Fields(is), func(part string) bool { return !slices.Contains(whose, part) })
+}
+
+// changes are the values of the document that an answer renews.
+func (t Tool) changes(a answer, before *SignIn, now time.Time) (out []change, odd []string) {
+	d, odd := t.Document, a.odd
+	if a.refresh != "" { // a service that does not rotate sends no other
+		out = append(out, change{d.Refresh, a.refresh})
 	}
-	out = append(out, change{d.Access, a.Access})
-	if a.Refresh != "" {
-		out = append(out, change{d.Refresh, a.Refresh})
+	token := secrets.NewValue([]byte(a.access))
+	defer token.Wipe()
+	if err := secrets.CheckShape(token); err != nil {
+		return out, append(odd, noAccess)
 	}
-	if a.ID != "" && len(d.Identity) > 0 {
-		out = append(out, change{d.Identity, a.ID})
+	out = append(out, change{d.Access, a.access})
+	old := before.access.Equal(token)
+	if old {
+		odd = append(odd, "its access token is the old one")
+	}
+	switch {
+	case a.identity == "" || len(d.Identity) == 0:
+	case len(d.Claim) > 0 && text(claims(a.identity), d.Claim) == "":
+		odd = append(odd, "its id_token does not say whose it is")
+	default:
+		out = append(out, change{d.Identity, a.identity})
 	}
 	if d.Unit == "ms" || d.Unit == "s" {
-		in, err := a.In.Int64()
-		if err != nil || in <= 0 || in > 10*365*24*3600 {
-			return nil, "it does not say for how long its token holds"
+		if a.life == 0 {
+			odd = append(odd, "it does not say for how long its token holds")
 		}
-		at := now.Round(0).Add(time.Duration(in) * time.Second)
-		if d.Unit == "ms" {
-			out = append(out, change{d.Expires, at.UnixMilli()})
-		} else {
-			out = append(out, change{d.Expires, at.Unix()})
+		if a.life > 0 || !old {
+			out = append(out, change{d.Expires, d.moment(now.Round(0).Add(cmp.Or(a.life, lifeUnsaid)))})
 		}
 	}
 	if len(d.Renewed) > 0 {
 		out = append(out, change{d.Renewed, now.UTC().Format(time.RFC3339Nano)})
 	}
-	return out, ""
+	return out, odd
 }
 
-// worse says why what would be written is not the same sign-in, renewed.
-func worse(before, after *SignIn, now time.Time) string {
-	switch {
-	case before.ID != after.ID:
-		return "it is for another account"
-	case before.Renews && !after.Renews:
-		return "it holds no refresh token"
-	case before.access.Equal(after.access):
-		return "its access token is the old one"
-	case after.Left(now) <= 0:
-		return "its access token has expired already"
+// noAccess is said of an answer whose access token cannot be used.
+const noAccess = "it holds no access token that can be used"
+
+// moment is a time as the document writes it.
+func (d Document) moment(at time.Time) int64 {
+	if d.Unit == "s" {
+		return at.Unix()
 	}
-	return ""
+	return at.UnixMilli()
+}
+
+// with is a document with some values changed, and the sign-in in it. A document
+// that has no place for anything but a token goes without it.
+func (t Tool) with(doc []byte, changes []change) ([]byte, *SignIn, error) {
+	for _, c := range changes {
+		out, err := replaced(doc, []change{c})
+		token := slices.Equal(c.path, t.Document.Access) || slices.Equal(c.path, t.Document.Refresh)
+		switch {
+		case err == nil:
+			doc = out
+		case token || !errors.Is(err, errNoPlace):
+			return nil, nil, err
+		}
+	}
+	after, err := t.read(doc, false, "the document")
+	return doc, after, err
+}
+
+// carried are the changes that make of a document with the sign-in s one with the
+// tokens of next, where those are newer ones of the same account.
+func (t Tool) carried(next []byte, s *SignIn) (out []change) {
+	after, err := t.read(next, false, "the document")
+	if err != nil {
+		return nil
+	}
+	defer after.Wipe()
+	doc, err := parse(next, false)
+	if err != nil || !after.Renews || others(after.ID, s.ID) || after.access.Equal(s.access) && after.refresh.Equal(s.refresh) {
+		return nil
+	}
+	d := t.Document
+	for _, p := range []Path{d.Access, d.Refresh, d.Expires, d.Identity, d.Renewed} {
+		if v := at(doc, p); v != nil {
+			out = append(out, change{p, v})
+		}
+	}
+	return out
 }

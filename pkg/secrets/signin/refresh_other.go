@@ -13,6 +13,7 @@ type Refresher struct {
 	Client *http.Client
 	Now    func() time.Time
 	Step   func(string)
+	Odd    func(string)
 }
 
 // Refresh always fails.

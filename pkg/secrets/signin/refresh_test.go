@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +40,8 @@ func (c *clock) move(d time.Duration) { c.ns.Add(int64(d)) }
 type host struct {
 	t     testing.TB
 	clock *clock
+	// ahead is by how much this machine's clock is ahead of the service's.
+	ahead atomic.Int64
 	srv   *signintest.Server
 	tool  Tool
 	path  string
@@ -48,7 +52,7 @@ const tokenLife = 8 * time.Hour
 func newHost(t testing.TB, name string) *host {
 	t.Helper()
 	h := &host{t: t, clock: newClock()}
-	h.srv = signintest.Start(t, h.clock.now, tokenLife)
+	h.srv = signintest.Start(t, func() time.Time { return h.clock.now().Add(-time.Duration(h.ahead.Load())) }, tokenLife)
 	h.tool = h.pointed(name)
 	h.path = filepath.Join(t.TempDir(), filepath.Base(usual[name]))
 	h.signIn()
@@ -497,7 +501,8 @@ func TestT11_ANodesDeathLosesNothing(t *testing.T) {
 
 // TestT11_AWeek lives through one: ten sessions of several nodes, the tool
 // itself on the host, cut connections, errors of the service, new sign-ins and
-// a clock that jumps. The host is never logged out.
+// a clock that jumps or is another than the service's, and odd answers. The host
+// is never logged out.
 func TestT11_AWeek(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"claude", "codex"} {
@@ -508,6 +513,8 @@ func TestT11_AWeek(t *testing.T) {
 
 func week(h *host, r *rand.Rand) {
 	end := h.clock.now().Add(7 * 24 * time.Hour)
+	defer h.srv.Odd(nil)
+	odd := slices.Sorted(maps.Keys(oddAnswers))
 	var failures int
 	for turn := 0; h.clock.now().Before(end); turn++ {
 		h.clock.move(time.Duration(1+r.IntN(80)) * time.Minute)
@@ -524,6 +531,14 @@ func week(h *host, r *rand.Rand) {
 			h.srv.Next(func(w http.ResponseWriter, _ func()) bool { w.WriteHeader(502); return true })
 		case 5: // the person signs in anew
 			h.signIn()
+		}
+		h.ahead.Store(0)
+		if r.IntN(25) == 0 {
+			h.ahead.Store(int64(time.Duration(r.IntN(60)-30) * time.Hour))
+		}
+		h.srv.Odd(nil)
+		if r.IntN(4) == 0 {
+			h.srv.Odd(oddAnswers[odd[r.IntN(len(odd))]])
 		}
 		dead := ""
 		if r.IntN(10) == 0 {
@@ -568,7 +583,7 @@ func week(h *host, r *rand.Rand) {
 var errDied = errors.New("killed")
 
 // TestMergedTakesNothingElse: what a service says reaches the host's file only
-// where it is the same sign-in, renewed.
+// where it may be the same sign-in, and whatever is odd about it is told.
 func TestMergedTakesNothingElse(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC)
@@ -579,33 +594,40 @@ func TestMergedTakesNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, said string
 		ok         bool
+		odd        int
 	}{
-		"renewed":             {"claude", `{"access_token":"` + fresh + `","refresh_token":"sk-ant-ort01-New0123456789abc","expires_in":60}`, true},
-		"not rotated":         {"claude", `{"access_token":"` + fresh + `","expires_in":60}`, true},
-		"same account":        {"claude", `{"access_token":"` + fresh + `","expires_in":60,"account":{"uuid":"acc"},"organization":{"uuid":"org"}}`, true},
-		"another account":     {"claude", `{"access_token":"` + fresh + `","expires_in":60,"account":{"uuid":"other"}}`, false},
-		"another company":     {"claude", `{"access_token":"` + fresh + `","expires_in":60,"organization":{"uuid":"other"}}`, false},
-		"blanked":             {"claude", `{"access_token":"","refresh_token":"","expires_in":0}`, false},
-		"the old token":       {"claude", `{"access_token":"` + accessToken + `","expires_in":60}`, false},
-		"expired":             {"claude", `{"access_token":"` + fresh + `","expires_in":-1}`, false},
-		"no expiry":           {"claude", `{"access_token":"` + fresh + `"}`, false},
-		"a line break":        {"claude", `{"access_token":"` + fresh + `\nX: y","expires_in":60}`, false},
-		"a short token":       {"claude", `{"access_token":"` + fresh + `","refresh_token":"x","expires_in":60}`, false},
-		"codex":               {"codex", `{"access_token":"` + fresh + `","id_token":"` + identity("acc-1") + `"}`, true},
-		"codex, another":      {"codex", `{"access_token":"` + fresh + `","id_token":"` + identity("acc-2") + `"}`, false},
-		"codex, no identity":  {"codex", `{"access_token":"` + fresh + `","id_token":"x"}`, false},
-		"codex, long expired": {"codex", `{"access_token":"` + token(map[string]any{"exp": 1000}) + `"}`, false},
+		"renewed":                {"claude", `{"access_token":"` + fresh + `","refresh_token":"sk-ant-ort01-New0123456789abc","expires_in":60}`, true, 0},
+		"not rotated":            {"claude", `{"access_token":"` + fresh + `","expires_in":60}`, true, 0},
+		"same account":           {"claude", `{"access_token":"` + fresh + `","expires_in":60,"account":{"uuid":"acc"},"organization":{"uuid":"org"}}`, true, 0},
+		"another account":        {"claude", `{"access_token":"` + fresh + `","expires_in":60,"account":{"uuid":"other"}}`, false, 0},
+		"another company":        {"claude", `{"access_token":"` + fresh + `","expires_in":60,"organization":{"uuid":"other"}}`, false, 0},
+		"blanked":                {"claude", `{"access_token":"","refresh_token":"","expires_in":0}`, false, 0},
+		"nothing":                {"claude", `{}`, false, 0},
+		"no object":              {"claude", `[]`, false, 0},
+		"the old token":          {"claude", `{"access_token":"` + accessToken + `","expires_in":60}`, true, 1},
+		"expired":                {"claude", `{"access_token":"` + fresh + `","expires_in":-1}`, true, 1},
+		"no expiry":              {"claude", `{"access_token":"` + fresh + `"}`, true, 1},
+		"a line break":           {"claude", `{"access_token":"` + fresh + `\nX: y","expires_in":60}`, false, 0},
+		"a line break, and new":  {"claude", `{"access_token":"` + fresh + `\nX: y","refresh_token":"sk-ant-ort01-New0123456789abc"}`, true, 1},
+		"a short token":          {"claude", `{"access_token":"` + fresh + `","refresh_token":"x","expires_in":60}`, true, 0},
+		"a number":               {"claude", `{"access_token":"` + fresh + `","refresh_token":1,"expires_in":60}`, true, 1},
+		"more behind it":         {"claude", `{"access_token":"` + fresh + `","expires_in":60} trailing`, true, 0},
+		"codex":                  {"codex", `{"access_token":"` + fresh + `","id_token":"` + identity("acc-1") + `"}`, true, 0},
+		"codex, another":         {"codex", `{"access_token":"` + fresh + `","id_token":"` + identity("acc-2") + `"}`, false, 0},
+		"codex, no identity":     {"codex", `{"access_token":"` + fresh + `","id_token":"x"}`, true, 1},
+		"codex, long expired":    {"codex", `{"access_token":"` + token(map[string]any{"exp": 1000}) + `"}`, true, 1},
+		"codex, account as text": {"codex", `{"access_token":"` + fresh + `","account":"me"}`, true, 0},
 	} {
 		tool := Named(Builtin(), c.tool)[0]
-		out, _, err := tool.merged([]byte(documents[c.tool]), []byte(c.said), now)
-		if (err == nil) != c.ok || (out != nil) != c.ok {
-			t.Errorf("%s: %s, %v", name, out, err)
+		out, _, odd, err := tool.merged([]byte(documents[c.tool]), []byte(c.said), now)
+		if (err == nil) != c.ok || (out != nil) != c.ok || len(odd) != c.odd {
+			t.Errorf("%s: %s, %q, %v", name, out, odd, err)
 		}
 	}
 }
 
-// FuzzMerged: an answer is taken whole and of the same account, or the document
-// stays as it is.
+// FuzzMerged: of an answer only tokens and times are taken, and of the same account;
+// one with a new refresh token of that account is never thrown away.
 func FuzzMerged(f *testing.F) {
 	for _, said := range []string{
 		`{"access_token":"sk-ant-oat01-New0123456789abcdefghijklmnopqAA","refresh_token":"sk-ant-ort01-New0123456789","expires_in":28800}`,
@@ -620,7 +642,7 @@ func FuzzMerged(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, said []byte) {
 		name := []string{"claude", "codex", "opencode"}[which%3]
 		tool, doc := Named(Builtin(), name)[0], []byte(documents[name])
-		out, after, err := tool.merged(doc, said, now)
+		out, after, _, err := tool.merged(doc, said, now)
 		if err != nil {
 			if out != nil || after != nil || KindOf(err) == "" {
 				t.Fatalf("refused, and yet %s, %v, %v", out, after, err)
@@ -631,8 +653,11 @@ func FuzzMerged(f *testing.F) {
 		if rerr != nil {
 			t.Fatal(rerr)
 		}
-		if after.ID != before.ID || !after.Renews || after.access.Len() == 0 || after.access.Equal(before.access) || after.Left(now) <= 0 {
+		if after.ID != before.ID || !after.Renews || after.access.Len() == 0 {
 			t.Fatalf("took %s: %+v", said, after)
+		}
+		if a, err := answered(said); err != nil || a.refresh != "" && string(after.refresh.RevealForTheWire()) != a.refresh {
+			t.Fatalf("lost the refresh token of %s", said)
 		}
 		was, _ := parse(doc, false)
 		is, perr := parse(out, false)

@@ -4,11 +4,13 @@ package signin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,7 +37,8 @@ import (
 //	intent        "this token is being spent", synced
 //	ask           one request
 //	next          the new document into the file, synced
-//	rename        over the tool's own, synced
+//	rename        over the tool's own, synced, where that is still what the new
+//	              one was made of; else it is made anew of what is there now
 //	done          the intent is removed
 //
 // Whoever finds an intent of a dead process finishes it where the new document
@@ -48,6 +52,11 @@ type Refresher struct {
 	Now    func() time.Time
 	// Step, if not nil, is told each of the steps above when it is done.
 	Step func(string)
+	// Odd, if not nil, is told in a sentence what was odd about an answer that has
+	// been taken.
+	Odd func(string)
+
+	settle time.Duration // see settleWithin
 }
 
 // askWithin bounds one request.
@@ -126,7 +135,7 @@ func (x *renewing) run(ctx context.Context, due func(*SignIn) bool) (*SignIn, er
 	if err != nil {
 		return nil, err
 	}
-	if s, doc, err = x.repair(s, doc); err != nil {
+	if s, doc, err = x.repair(ctx, s, doc); err != nil {
 		return nil, err
 	}
 	if !due(s) {
@@ -161,7 +170,7 @@ func (x *renewing) run(ctx context.Context, due func(*SignIn) bool) (*SignIn, er
 }
 
 // repair finishes, or forgets, what a dead process began.
-func (x *renewing) repair(s *SignIn, doc []byte) (*SignIn, []byte, error) {
+func (x *renewing) repair(ctx context.Context, s *SignIn, doc []byte) (*SignIn, []byte, error) {
 	i, err := x.intent()
 	if errors.Is(err, fs.ErrNotExist) {
 		_ = os.Remove(x.nextPath())
@@ -175,16 +184,15 @@ func (x *renewing) repair(s *SignIn, doc []byte) (*SignIn, []byte, error) {
 	if err != nil {
 		return s, doc, nil
 	}
-	after, err := x.tool.read(next, false, x.nextPath())
-	if err != nil || after.ID != s.ID || !after.Renews || after.access.Equal(s.access) {
+	changes := x.tool.carried(next, s)
+	if len(changes) == 0 {
 		return s, doc, nil
 	}
-	if err := x.rename(); err != nil {
+	after, err := x.keep(ctx, s, doc, changes)
+	if err != nil {
 		return s, doc, err
 	}
-	if err := x.done(); err != nil {
-		return s, doc, err
-	}
+	after.Wipe()
 	return x.read()
 }
 
@@ -243,32 +251,119 @@ func (x *renewing) spend(ctx context.Context, s *SignIn, doc []byte) (*SignIn, e
 	x.step("intent")
 	said, status, sent, err := x.ask(ctx, s, doc)
 	switch {
+	case err != nil && status/100 == 2 && whole(said): // cut behind its last word
 	case err != nil && !sent:
 		return s, errors.Join(errorf(Refused, "", "the service that renews the sign-in of %s cannot be reached", x.tool.Title), x.done())
 	case err != nil, status >= 500 && status != http.StatusServiceUnavailable:
 		return s, errorf(Unsure, "", "whether the sign-in of %s was renewed is not known: the service did not answer", x.tool.Title)
-	case status != http.StatusOK:
+	case status/100 != 2:
 		return x.refused(s, status, said)
 	}
 	x.step("ask")
-	next, after, err := x.tool.merged(doc, said, x.Now())
+	changes, odd, err := x.tool.taken(doc, said, s, x.Now())
 	if err != nil {
 		return s, err // the intent stays: the token was spent
 	}
-	after.Path, after.Kept = x.path, "file "+x.path
-	if err := x.write(x.nextPath(), next); err != nil {
-		return s, x.cannot(err)
+	after, err := x.keep(ctx, s, doc, changes)
+	if err != nil {
+		return s, err
 	}
-	x.step("next")
-	// Who signed in anew meanwhile has the last word.
-	if now, _, err := x.read(); err == nil && hashOf(now) != hashOf(s) {
-		return now, x.done()
+	switch {
+	case slices.Contains(odd, noAccess):
+		err = errorf(Refused, "", "the answer of the service that renews the sign-in of %s is not whole: %s; of what it holds the refresh token is kept", x.tool.Title, strings.Join(odd, ", "))
+	case len(odd) > 0 && x.Odd != nil:
+		x.Odd(fmt.Sprintf("the sign-in of %s was renewed, but the answer of the service is odd: %s", x.tool.Title, strings.Join(odd, ", ")))
 	}
-	if err := x.rename(); err != nil {
-		return s, x.cannot(err)
+	return after, err
+}
+
+func whole(said []byte) bool {
+	_, err := answered(said)
+	return err == nil
+}
+
+// tries is how often a new document is made where the tool's own changes in the
+// same moment.
+const tries = 50
+
+// keep brings what was got for the sign-in s into the tool's own document, as that
+// is just before it is replaced: what else was written there meanwhile stays. Who
+// signed in anew meanwhile, or out, has the last word.
+func (x *renewing) keep(ctx context.Context, s *SignIn, doc []byte, changes []change) (*SignIn, error) {
+	for range tries {
+		next, after, err := x.tool.with(doc, changes)
+		if err != nil {
+			return nil, x.cannot(err)
+		}
+		after.Path, after.Kept = x.path, "file "+x.path
+		if err := x.writeNext(next); err != nil {
+			after.Wipe()
+			return nil, x.cannot(err)
+		}
+		x.step("next")
+		now, fresh, err := x.settled(ctx)
+		if err == nil && hashOf(now) == hashOf(s) && bytes.Equal(fresh, doc) {
+			if err := x.rename(); err != nil {
+				return nil, x.cannot(err)
+			}
+			x.step("rename")
+			return after, x.done()
+		}
+		after.Wipe()
+		switch {
+		case gone(err):
+			return nil, errors.Join(errorf(Ended, "sign in with "+x.tool.Name+" again",
+				"%s was signed out while its sign-in was renewed, and stays so: the new tokens are dropped", x.tool.Title), x.done())
+		case err != nil:
+			return nil, err // what was got waits beside it
+		case hashOf(now) != hashOf(s):
+			return now, x.done()
+		}
+		doc = fresh
 	}
-	x.step("rename")
-	return after, x.done()
+	return nil, errorf(Unsure, "it is tried again", "the sign-in of %s was renewed, but %s changes all the time", x.tool.Title, x.path)
+}
+
+// gone reports whether an error of reading a sign-in says that there is none.
+func gone(err error) bool { return KindOf(err) == None || KindOf(err) == Ended }
+
+// settleWithin is for how long a document may be away, empty or half written while
+// its tool replaces it.
+const settleWithin = time.Second
+
+// settled reads the sign-in once it is whole again.
+func (x *renewing) settled(ctx context.Context) (s *SignIn, doc []byte, err error) {
+	for late := time.Now().Add(cmp.Or(x.settle, settleWithin)); ; {
+		s, doc, err = x.read()
+		if err == nil || KindOf(err) == Ended || time.Now().After(late) {
+			return s, doc, err
+		}
+		_ = pause(context.WithoutCancel(ctx), lockAgain) // what is got must be kept
+	}
+}
+
+// writeNext writes the new document. One that is there already, and may be all that
+// is left of a sign-in, is replaced whole.
+func (x *renewing) writeNext(content []byte) error {
+	old, _, err := readDocument(x.nextPath())
+	if err == nil {
+		_, err = parse(old, false)
+	}
+	switch {
+	case err != nil:
+		return x.write(x.nextPath(), content)
+	case bytes.Equal(old, content):
+		return nil
+	}
+	again := x.nextPath() + ".new"
+	if err := os.Remove(again); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := x.write(again, content); err != nil {
+		_ = os.Remove(again)
+		return err
+	}
+	return errors.Join(os.Rename(again, x.nextPath()), syncDirectory(x.dir))
 }
 
 // refused is the service's no. A token that another has spent meanwhile leaves
@@ -372,7 +467,7 @@ func (x *renewing) rename() error {
 
 // done forgets the intent and what was made for it.
 func (x *renewing) done() error {
-	for _, path := range []string{x.nextPath(), x.intentPath()} {
+	for _, path := range []string{x.nextPath() + ".new", x.nextPath(), x.intentPath()} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return x.cannot(err)
 		}

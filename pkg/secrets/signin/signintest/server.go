@@ -30,6 +30,7 @@ type Server struct {
 	spent    int
 	reused   int
 	next     func(w http.ResponseWriter, heard func()) bool
+	odd      func(said map[string]any)
 }
 
 type family struct {
@@ -155,6 +156,14 @@ func (s *Server) Next(f func(w http.ResponseWriter, heard func()) bool) {
 	s.next = f
 }
 
+// Odd has every answer with new tokens changed by f before it is sent, or none
+// where f is nil.
+func (s *Server) Odd(f func(said map[string]any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.odd = f
+}
+
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refresh := refreshOf(r)
@@ -216,5 +225,9 @@ func (s *Server) exchange(refresh string) (status int, said any) {
 	t.spent = true
 	s.spent++
 	access, fresh := s.pairLocked(t.of)
-	return http.StatusOK, map[string]any{"access_token": access, "refresh_token": fresh, "expires_in": int(s.life.Seconds()), "token_type": "Bearer"}
+	made := map[string]any{"access_token": access, "refresh_token": fresh, "expires_in": int(s.life.Seconds()), "token_type": "Bearer"}
+	if s.odd != nil {
+		s.odd(made)
+	}
+	return http.StatusOK, made
 }
