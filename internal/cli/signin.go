@@ -34,8 +34,8 @@ func newSignInRenew(p Process) *cobra.Command {
 			if err := outside(p); err != nil {
 				return err
 			}
-			// What has begun is brought to its end; it takes half a minute at most.
-			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			// SIGTERM ends what waits for a lock, and nothing that has begun.
+			signal.Ignore(os.Interrupt, syscall.SIGHUP)
 			err := node.RenewSignIn(cmd.Context(), p.Stdin, p.Stdout)
 			if err != nil {
 				f := fault.As(err)

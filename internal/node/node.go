@@ -168,6 +168,7 @@ func New(o Options) (*Node, error) {
 		o: o, door: door, seats: newSeats(), environ: os.Environ(), log: o.Logger, uid: os.Getuid(), key: keyOf(o.Boot, string(session.New())),
 		records: make(chan recorded, 1024), written: make(chan struct{}), examined: make(chan struct{}),
 		live: map[session.ID]*life{}, claimed: map[string]session.ID{}, changed: make(chan struct{}), repaired: []string{},
+		renewals: renewals{leaving: make(chan struct{})},
 	}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
@@ -208,7 +209,7 @@ func (n *Node) Serve(ctx context.Context) error {
 	defer n.takeLeave(context.WithoutCancel(ctx))
 	defer n.guards.Close()
 	defer n.page.close()
-	defer n.renewals.running.Wait() // half a minute at most
+	defer n.renewals.leave()
 	if err := n.repair(ctx); err != nil {
 		return err
 	}

@@ -78,7 +78,8 @@ func RenewSignIn(ctx context.Context, from io.Reader, to io.Writer) error {
 // renewals has sign-ins renewed, each by one process at a time.
 type renewals struct {
 	running sync.WaitGroup
-	mu      sync.Mutex // guards all
+	leaving chan struct{} // closed when the node ends
+	mu      sync.Mutex    // guards all
 	now     map[string]*renewal
 }
 
@@ -128,7 +129,9 @@ func (n *Node) beginLocked(ctx context.Context, what Renewal, rejected time.Time
 	}
 	n.renewals.now[what.Path] = r
 	n.renewals.running.Go(func() {
-		r.err = n.o.Renew(context.WithoutCancel(ctx), what)
+		ctx, cancel := n.renewals.untilLeft(ctx)
+		defer cancel()
+		r.err = n.o.Renew(ctx, what)
 		if r.err != nil || what.stillDue() {
 			r.until = time.Now().Add(renewAgain)
 		}
@@ -138,6 +141,25 @@ func (n *Node) beginLocked(ctx context.Context, what Renewal, rejected time.Time
 		close(r.over)
 	})
 	return r
+}
+
+// untilLeft is a context that ends with the node, and not with whoever asked.
+func (r *renewals) untilLeft(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		select {
+		case <-r.leaving:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// leave ends what waits, and waits for what has begun: half a minute at most.
+func (r *renewals) leave() {
+	close(r.leaving)
+	r.running.Wait()
 }
 
 func (r *renewal) done() bool {

@@ -15,8 +15,9 @@ import (
 
 // renewByProcess renews in a process of its own, in a session of its own: it
 // brings to its end what it has begun, whatever becomes of this one. Between
-// the service's answer and the line on the disk a death would lose the sign-in.
-func (n *Node) renewByProcess(_ context.Context, what Renewal) error {
+// the service's answer and the line on the disk a death would lose the sign-in. Once
+// ctx is over it is asked to end, which it does where it only waits.
+func (n *Node) renewByProcess(ctx context.Context, what Renewal) error {
 	said, err := json.Marshal(what)
 	if err != nil {
 		return err
@@ -28,8 +29,9 @@ func (n *Node) renewByProcess(_ context.Context, what Renewal) error {
 		}
 	}
 	var answer bytes.Buffer
-	cmd := exec.Command(program, "signin", "renew")
+	cmd := exec.CommandContext(ctx, program, "signin", "renew")
 	cmd.Dir, cmd.Stdin, cmd.Stdout = "/", bytes.NewReader(said), &answer
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil {
 		return RenewalSaid(answer.String())

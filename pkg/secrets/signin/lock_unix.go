@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -50,10 +51,92 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// lockDirectory is the one lock of all nodes: it lies on the tool's directory
-// and leaves nothing there.
-func lockDirectory(ctx context.Context, dir string) (func(), error) {
-	return flock(ctx, dir, os.O_RDONLY|syscall.O_DIRECTORY)
+// lockWithin is for how long another node may hold the lock: its renewal waits for
+// the tool and for the service's answer.
+const lockWithin = toolWithin + askWithin + 15*time.Second
+
+// errHeld says that another holds a lock.
+var errHeld = errors.New("another process holds it")
+
+// lockOurs is the one lock of all nodes: a file that nobody but its owner can open,
+// so that no other user of the machine can hold it. It goes with its release.
+func lockOurs(ctx context.Context, path string, within time.Duration) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		release, err := tryLock(path)
+		if !errors.Is(err, errHeld) {
+			return release, err
+		}
+		if err := pause(ctx, lockAgain); err != nil {
+			return nil, heldBy(path, err)
+		}
+	}
+}
+
+func tryLock(path string) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		if _, there := os.Lstat(path); there == nil && errors.Is(err, fs.ErrPermission) {
+			return nil, errHeld // by root, for this user
+		}
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is in the way", path)
+	case err == nil && info.Mode().Perm()&0o077 != 0:
+		err = f.Chmod(0o600)
+	}
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+		err = errHeld
+	}
+	// Who held it before has taken the file away with it.
+	if now, lerr := os.Lstat(path); err == nil && (lerr != nil || !os.SameFile(info, now)) {
+		err = errHeld
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		_ = os.Remove(path)
+		_ = f.Close()
+	}, nil
+}
+
+// heldBy says who holds a lock that was waited for in vain.
+func heldBy(path string, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err // it was ended
+	}
+	return fmt.Errorf("%s holds the lock %s", holder(path), path)
+}
+
+// holder names the process that holds a lock on a file, as far as the system says.
+func holder(path string) string {
+	var st syscall.Stat_t
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil || syscall.Stat(path, &st) != nil {
+		return "another process"
+	}
+	at := fmt.Sprintf(":%d", st.Ino)
+	for line := range strings.Lines(string(locks)) {
+		// 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF
+		f := strings.Fields(line)
+		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], at) {
+			continue
+		}
+		if info, err := os.Stat("/proc/" + f[4]); err == nil {
+			if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+				return fmt.Sprintf("process %s of the user with id %d", f[4], owner.Uid)
+			}
+		}
+	}
+	return "another process"
 }
 
 // toolWithin is for how long a tool may hold its own lock. A renewal takes
@@ -80,7 +163,7 @@ func lockLikeTheTool(ctx context.Context, dir string, locks []Lock) (release fun
 		}
 		if err != nil {
 			release()
-			return nil, fmt.Errorf("%s: %w", l.Name, err)
+			return nil, heldBy(path, err)
 		}
 		held = append(held, one)
 	}

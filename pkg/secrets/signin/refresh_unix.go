@@ -31,7 +31,7 @@ import (
 // whichever node it belongs to, and what it spends and gets is on the disk
 // before anybody can act on it:
 //
-//	lock          flock on the tool's directory; ends with its process
+//	lock          flock on a file that only its owner can open; ends with its process
 //	room          a file for the new document, written full once
 //	tool's locks  so that the tool waits, and does not do the same
 //	intent        "this token is being spent", synced
@@ -56,7 +56,8 @@ type Refresher struct {
 	// been taken.
 	Odd func(string)
 
-	settle time.Duration // see settleWithin
+	settle   time.Duration // see settleWithin
+	patience time.Duration // see lockWithin
 }
 
 // askWithin bounds one request.
@@ -74,9 +75,9 @@ func (r *Refresher) Refresh(ctx context.Context, t Tool, path string, due func(*
 	if t.Renewal == nil {
 		return nil, errorf(Refused, "", "nobody renews the sign-in of %s", t.Title)
 	}
-	unlock, err := lockDirectory(ctx, x.dir)
+	unlock, err := lockOurs(ctx, x.lockPath(), cmp.Or(r.patience, lockWithin))
 	if err != nil {
-		return nil, errorf(Unreadable, "", "waiting for the sign-in of %s: %v", t.Title, err)
+		return nil, errorf(Unreadable, "", "waiting for the sign-in of %s: %s", t.Title, plain(err))
 	}
 	defer unlock()
 	x.step("lock")
@@ -97,6 +98,9 @@ func (x *renewing) step(name string) {
 	}
 }
 
+func (x *renewing) lockPath() string {
+	return filepath.Join(x.dir, ".mojoup-lock-"+filepath.Base(x.path))
+}
 func (x *renewing) intentPath() string {
 	return filepath.Join(x.dir, ".mojoup-renewing-"+filepath.Base(x.path))
 }
