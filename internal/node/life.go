@@ -53,10 +53,11 @@ type life struct {
 	refusals  []string          // closing lines about refused calls
 	kept      *recording.Writer // of what its terminal shows, or nil
 	keys      keys
-	tool      *tool   // nil where it runs any other command
-	lent      []*lent // sign-ins that it has
-	judged    row     // its push that git is asked about
-	cause     string  // the limit that ended the command, in words
+	tool      *tool      // nil where it runs any other command
+	lent      []*lent    // sign-ins that it has
+	staging   sync.Mutex // is held while a file of theirs is put inside
+	judged    row        // its push that git is asked about
+	cause     string     // the limit that ended the command, in words
 
 	mu    sync.Mutex // guards shown
 	shown api.Session

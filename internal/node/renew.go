@@ -174,39 +174,48 @@ func (r *renewal) done() bool {
 // keepSignIns follows the person's sign-ins as long as a session has them: what
 // the tool, or another node, has renewed is the one that goes out next, one that is
 // about to expire is renewed, and one that the person has no longer is taken back.
+// None of them waits for another.
 func (l *life) keepSignIns(ctx context.Context, box sandbox.Sandbox, p prepared) {
-	tick := time.NewTicker(l.n.o.Times.Keys)
-	defer tick.Stop()
 	home := variableOf(p.spec.Env, "HOME")
 	in := inSession{
 		put:    func(s signin.Staged) error { return l.inSandbox(ctx, box, putScript(home, s)) },
 		remove: func(target string) error { return l.inSandbox(ctx, box, removeScript(home, target)) },
 	}
-	said := map[*lent]string{}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, one := range l.lent {
+		all.Go(func() { l.keepSignIn(ctx, one, in) })
+	}
+}
+
+func (l *life) keepSignIn(ctx context.Context, one *lent, in inSession) {
+	tick := time.NewTicker(l.n.o.Times.Keys)
+	defer tick.Stop()
+	said := ""
 	for turn := 1; ; turn++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		for _, one := range l.lent {
-			err := l.lookAfter(ctx, one, turn, in)
-			if err != nil && ctx.Err() == nil && said[one] != err.Error() {
-				said[one] = err.Error()
-				l.diary.note(api.EventNotice, fmt.Sprintf("the sign-in of %s stays what it was: %v", one.tool.Title, err))
-			}
+		err := l.lookAfter(ctx, one, turn, in)
+		if err != nil && ctx.Err() == nil && said != err.Error() {
+			said = err.Error()
+			l.diary.note(api.EventNotice, fmt.Sprintf("the sign-in of %s stays what it was: %v", one.tool.Title, err))
 		}
 	}
 }
 
 // lookAfter looks once after one sign-in, and tries again what could not be put
-// inside, or removed there, the last time.
+// inside, or removed there, the last time. Where the sign-in seems to be gone, nothing
+// that a session may hold up comes before the look that takes it back.
 func (l *life) lookAfter(ctx context.Context, one *lent, turn int, in inSession) error {
-	var behind error
-	if one.behind.Load() {
-		behind = l.restage(one, in)
+	owing := one.behind.Load()
+	err := l.lookOnce(ctx, one, turn, in)
+	if owing && one.behind.Load() && (!one.missing || one.isWithdrawn()) {
+		err = errors.Join(err, l.restage(one, in))
 	}
-	return errors.Join(behind, l.lookOnce(ctx, one, turn, in))
+	return err
 }
 
 // lookOnce has the session have of a sign-in what its person has of it now.

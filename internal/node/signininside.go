@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,15 +23,17 @@ import (
 
 // putScript puts a file into a directory of its own by rename, as the tools do:
 // one that reads it meanwhile sees the old one or the new one. From the first
-// moment on nobody else may read it.
+// moment on nobody else may read it. The name that it has first nobody inside knows
+// before, so that no pipe waits there.
 func putScript(home string, s signin.Staged) string {
 	if s.Target == "" {
 		return ""
 	}
 	file := path.Join(home, s.Target)
 	dir := path.Dir(file)
-	fresh := path.Join(dir, ".mojoup-"+path.Base(file))
-	return fmt.Sprintf("umask 077\nmkdir -p -- %[1]s && printf %%s %[2]s >%[3]s && mv -f -- %[3]s %[4]s || exit 1\n",
+	fresh := path.Join(dir, ".mojoup-"+rand.Text())
+	return fmt.Sprintf("umask 077\nset -C\n[ ! -d %[4]s ] || { echo %[4]s is a directory >&2; exit 1; }\n"+
+		"mkdir -p -- %[1]s && printf %%s %[2]s >%[3]s && mv -f -- %[3]s %[4]s || { rm -f -- %[3]s; exit 1; }\n",
 		fault.Quoted(dir), fault.Quoted(string(s.Content())), fault.Quoted(fresh), fault.Quoted(file))
 }
 
@@ -63,6 +66,8 @@ func (l *life) putInside(one *lent, in inSession) error {
 	if in.put == nil || l.inside.Load() == nil {
 		return errNotYet // though its file may lie there already
 	}
+	l.staging.Lock() // several sign-ins may be in one file
+	defer l.staging.Unlock()
 	all, err := stagedOf(l.lent)
 	if err != nil {
 		return err
@@ -78,10 +83,13 @@ func (l *life) putInside(one *lent, in inSession) error {
 // maxSaid bounds what a script may say.
 const maxSaid = 4 << 10
 
+// scriptWithin bounds a script: a session may stop it, and the next look tries again.
+const scriptWithin = 5 * time.Second
+
 // inSandbox runs a script as a command of the sandbox, with the rights of any
 // other. It comes by stdin, so that no list of processes shows what it holds.
 func (l *life) inSandbox(ctx context.Context, box sandbox.Sandbox, script string) error {
-	ctx, cancel := context.WithTimeout(ctx, l.n.o.Times.Remove)
+	ctx, cancel := context.WithTimeout(ctx, min(l.n.o.Times.Remove, scriptWithin))
 	defer cancel()
 	said := &limitedBuffer{}
 	proc, err := l.start(ctx, box, sandbox.Command{Argv: []string{"/bin/sh", "-s"}, Dir: "/"}, sandbox.Stdio{Stdin: strings.NewReader(script), Stderr: said})
