@@ -24,6 +24,16 @@ type Lost struct {
 	Gone bool      // nothing stands there any more; else it is another one
 }
 
+// A Missed is one path that is not watched.
+type Missed struct {
+	Path string
+	Err  error
+}
+
+// A Stamp tells one file from another at the same path, even where the inode's
+// number is used again.
+type Stamp struct{ device, inode, sec, nsec uint64 }
+
 // New makes a watcher. It opens nothing before it is first asked, and one of
 // them serves all sessions of a node. A nil logger discards.
 func New(log *slog.Logger) *Watcher {

@@ -35,22 +35,19 @@ type directory struct {
 // A guard is one path of one session.
 type guard struct {
 	path   string
-	before stamp
+	before Stamp
 	lost   func(Lost)
 	told   bool
 }
 
-// A stamp tells one file from another at the same path, even where the inode's
-// number is used again.
-type stamp struct{ device, inode, sec, nsec uint64 }
-
-func look(path string) (stamp, error) {
+// Look says which file stands at a path, itself where it is a link.
+func Look(path string) (Stamp, error) {
 	var s unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &s)
 	if err != nil {
-		return stamp{}, err
+		return Stamp{}, err
 	}
-	out := stamp{device: unix.Mkdev(s.Dev_major, s.Dev_minor), inode: s.Ino}
+	out := Stamp{device: unix.Mkdev(s.Dev_major, s.Dev_minor), inode: s.Ino}
 	if s.Mask&unix.STATX_BTIME != 0 {
 		out.sec, out.nsec = uint64(s.Btime.Sec), uint64(s.Btime.Nsec)
 	}
@@ -60,26 +57,34 @@ func look(path string) (stamp, error) {
 const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF |
 	unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 
+// A Watch is what one session has watched. Its methods may be called
+// concurrently, and on nil.
+type Watch struct {
+	w    *Watcher
+	mine []*guard
+}
+
 // Watch calls lost, once for each of these paths that is replaced or removed
-// from now on, until stop is called, which looks once more; after it has
-// returned lost is not called any more. lost must return soon, and may not call
-// the watcher. An error means that not all of the paths are watched; stop is to
-// be called all the same.
-func (w *Watcher) Watch(paths []string, lost func(Lost)) (stop func(), err error) {
-	var mine []*guard
+// from now on, until the watch is stopped. lost must return soon, and may not
+// call the watcher. Those that were missed are not watched.
+func (w *Watcher) Watch(paths []string, lost func(Lost)) (_ *Watch, missed []Missed) {
+	out := &Watch{w: w}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.open(); err != nil {
-		return func() {}, err
+		for _, path := range paths {
+			missed = append(missed, Missed{path, err})
+		}
+		return out, missed
 	}
 	for _, path := range paths {
 		g := &guard{path: path, lost: lost}
-		wd, werr := unix.InotifyAddWatch(w.fd, filepath.Dir(path), events)
-		if werr == nil {
-			g.before, werr = look(path)
+		wd, err := unix.InotifyAddWatch(w.fd, filepath.Dir(path), events)
+		if err == nil {
+			g.before, err = Look(path)
 		}
-		if werr != nil {
-			err = errors.Join(err, fmt.Errorf("watching %s: %w", path, werr))
+		if err != nil {
+			missed = append(missed, Missed{path, fmt.Errorf("watching %s: %w", path, err)})
 			continue
 		}
 		d := w.dirs[int32(wd)]
@@ -88,9 +93,28 @@ func (w *Watcher) Watch(paths []string, lost func(Lost)) (stop func(), err error
 			w.dirs[d.wd] = d
 		}
 		d.guards = append(d.guards, g)
-		mine = append(mine, g)
+		out.mine = append(out.mine, g)
 	}
-	return func() { w.forget(mine) }, err
+	return out, missed
+}
+
+// Examine looks at once, without waiting for the kernel's word.
+func (x *Watch) Examine() {
+	if x == nil {
+		return
+	}
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	for _, g := range x.mine {
+		g.examine()
+	}
+}
+
+// Stop looks once more; after it has returned lost is not called any more.
+func (x *Watch) Stop() {
+	if x != nil {
+		x.w.forget(x.mine)
+	}
 }
 
 // open makes the instance and its reader.
@@ -192,7 +216,7 @@ func (w *Watcher) examine(dirs map[int32]bool) {
 // session took the right to from its own tree, nothing is known, and no mount
 // ends by that.
 func (g *guard) examine() {
-	now, err := look(g.path)
+	now, err := Look(g.path)
 	away := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 	if g.told || err == nil && now == g.before || err != nil && !away {
 		return

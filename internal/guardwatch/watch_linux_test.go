@@ -1,6 +1,7 @@
 package guardwatch
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,9 +35,11 @@ func place(t *testing.T) string {
 func watch(t *testing.T, w *Watcher, paths ...string) (lost chan Lost, stop func()) {
 	t.Helper()
 	lost = make(chan Lost, 10)
-	stop, err := w.Watch(paths, func(l Lost) { lost <- l })
-	must(t, err)
-	return lost, stop
+	watch, missed := w.Watch(paths, func(l Lost) { lost <- l })
+	for _, m := range missed {
+		t.Fatal(m.Err)
+	}
+	return lost, watch.Stop
 }
 
 func next(t *testing.T, lost chan Lost, path string, gone bool) {
@@ -116,16 +119,39 @@ func TestWhatCannotBeWatchedIsSaid(t *testing.T) {
 	dir := place(t)
 	w := New(nil)
 	lost := make(chan Lost, 1)
-	stop, err := w.Watch([]string{dir + "/missing/x", dir + "/nothing", dir + "/other"}, func(l Lost) { lost <- l })
-	if err == nil {
-		t.Error("no error")
+	watch, missed := w.Watch([]string{dir + "/missing/x", dir + "/nothing", dir + "/other"}, func(l Lost) { lost <- l })
+	if len(missed) != 2 || missed[0].Path != dir+"/missing/x" || missed[1].Path != dir+"/nothing" || !errors.Is(missed[1].Err, os.ErrNotExist) {
+		t.Errorf("missed %+v", missed)
 	}
 	must(t, os.Remove(dir+"/other"))
 	next(t, lost, dir+"/other", true)
-	stop()
+	watch.Stop()
 	must(t, w.Close())
-	if _, err := w.Watch([]string{dir}, nil); err == nil {
+	if _, missed := w.Watch([]string{dir}, nil); len(missed) != 1 {
 		t.Error("a closed watcher watches")
+	}
+}
+
+// TestExamine: who must know now does not wait for the kernel's word.
+func TestExamine(t *testing.T) {
+	dir := place(t)
+	w := New(nil)
+	defer w.Close()
+	lost := make(chan Lost, 3)
+	watch, _ := w.Watch([]string{dir + "/other", dir + "/git/hooks"}, func(l Lost) { lost <- l })
+	defer watch.Stop()
+	watch.Examine()
+	if len(lost) != 0 {
+		t.Errorf("lost %+v", <-lost)
+	}
+	must(t, os.Remove(dir+"/git/hooks")) // its number may be used again
+	must(t, os.Mkdir(dir+"/git/hooks", 0o755))
+	watch.Examine()
+	if len(lost) != 1 {
+		t.Fatalf("%d losses", len(lost))
+	}
+	if l := <-lost; l.Path != dir+"/git/hooks" {
+		t.Errorf("lost %+v", l)
 	}
 }
 

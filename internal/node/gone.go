@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mojoup/mojoup-node/internal/fault"
+	"github.com/mojoup/mojoup-node/internal/guardwatch"
 	"github.com/mojoup/mojoup-node/internal/repo"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 )
@@ -60,10 +61,66 @@ func unprotected(spec sandbox.Spec) error {
 			continue
 		}
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			return fault.CannotRun("%s no longer exists: it was removed while the session started, which was to protect it", path).WithHint("start the session again")
+			return lostWhileStarting(path, true, "protect")
 		}
 	}
 	return nil
+}
+
+// A stood is a path of the host as it was when a plan was made that protects it.
+type stood struct {
+	path string
+	to   string // what the session was to do about it
+	was  guardwatch.Stamp
+}
+
+// standing are those that stood when the plan was made, and what it hides. One that
+// is away at this moment is another one when it is back.
+func standing(spec sandbox.Spec, hidden []repo.Hidden) (all []stood) {
+	note := func(path, to string) {
+		was, _ := guardwatch.Look(path)
+		all = append(all, stood{path, to, was})
+	}
+	for _, p := range spec.Protect {
+		if path := onHost(spec, p.Path); path != "" && (p.Guard == sandbox.Freeze || p.Guard == sandbox.Pin) {
+			note(path, "protect")
+		}
+	}
+	for _, h := range hidden {
+		note(h.Path, "hide")
+	}
+	return all
+}
+
+// replaced says which of them, or which sheltered file, is another one now. It
+// explains a start that has failed: what was replaced before it was mounted is
+// protected like any other.
+func replaced(p prepared) error {
+	for _, s := range p.stood {
+		if now, err := guardwatch.Look(s.path); err == nil && now != s.was {
+			return lostWhileStarting(s.path, false, s.to)
+		}
+	}
+	for _, guarded := range p.spec.Protect {
+		path := onHost(p.spec, guarded.Path)
+		if guarded.Guard != sandbox.Shelter || path == "" {
+			continue
+		}
+		_, err := os.Lstat(filepath.Join(sandbox.ShelterDir(path), filepath.Base(path)))
+		if to, _ := os.Readlink(path); err == nil && to != sandbox.ShelterLink(path) {
+			return lostWhileStarting(path, false, "protect")
+		}
+	}
+	return nil
+}
+
+// lostWhileStarting is the sentence about a path that the host took from a start.
+func lostWhileStarting(path string, gone bool, to string) error {
+	did := " is not what it was: it was replaced"
+	if gone {
+		did = " no longer exists: it was removed"
+	}
+	return fault.CannotRun("%s%s while the session started, which was to %s it", path, did, to).WithHint("start the session again")
 }
 
 // onHost is where a path of a sandbox lies on the host, or "" where it does not:
@@ -97,6 +154,12 @@ func (l *life) goneMeanwhile(err error, p prepared, while string) error {
 		gone = unprotected(p.spec)
 	}
 	if gone == nil {
+		gone = replaced(p)
+	}
+	if gone == nil {
+		gone = l.guarded.held(err.Error()) // only what it is about
+	}
+	if gone == nil {
 		return err
 	}
 	l.n.log.Warn("what a session was asked for has gone", "session", l.id, "err", err)
@@ -105,13 +168,16 @@ func (l *life) goneMeanwhile(err error, p prepared, while string) error {
 
 // stillThere is asked last before the command: one that runs in what has been
 // removed works for nothing, what goes just after its protection was tried is
-// the session's to make, and nobody would be told.
+// the session's to make. From here on the watch tells of it.
 func (l *life) stillThere(ctx context.Context, p prepared) error {
 	_, err := bounded(ctx, l.n.o.Times.Patience, func() (struct{}, error) {
 		if err := vanished(p.seen, whileStarting); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, unprotected(p.spec)
+		if err := unprotected(p.spec); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, l.guarded.held("")
 	}, nil)
 	return err
 }

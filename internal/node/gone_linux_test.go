@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mojoup/mojoup-node/pkg/console/api"
 	"github.com/mojoup/mojoup-node/pkg/sandbox"
 	"github.com/mojoup/mojoup-node/pkg/sandbox/openshell/enginetest"
 )
@@ -182,6 +184,82 @@ func TestB54_ProtectedPathGoneWhileStarting(t *testing.T) {
 				}
 				s.wasReached(t)
 			})
+		}
+	}
+}
+
+// TestB54_ProtectedPathReplacedWhileStarting: another one in the place of what is
+// protected has no mount on it. It may come at any step, and be missing for as long
+// as it takes to begin to watch; no command runs with it.
+func TestB54_ProtectedPathReplacedWhileStarting(t *testing.T) {
+	t.Parallel()
+	const watched = "stage sandbox #1"
+	for name, path := range map[string]string{"settings": ".vscode", "file": ".mcp.json", "hooks": ".git/hooks", "hidden": "kept.env"} {
+		for _, at := range [][2]string{
+			{"set up #1", "set up #1"}, {"set up #1", watched}, {watched, watched}, {"after moving session ID to running #1", "after moving session ID to running #1"},
+		} {
+			t.Run(name+"/"+at[0]+"/"+at[1], func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				must(t, os.MkdirAll(filepath.Join(w.repo, ".vscode"), 0o755))
+				must(t, os.MkdirAll(filepath.Join(w.repo, ".git/hooks"), 0o755))
+				must(t, os.WriteFile(filepath.Join(w.repo, ".mcp.json"), []byte("{}\n"), 0o644))
+				must(t, os.WriteFile(filepath.Join(w.repo, "kept.env"), []byte("k"), 0o600))
+				it, aside := filepath.Join(w.repo, path), filepath.Join(t.TempDir(), "aside")
+				must(t, os.MkdirAll(filepath.Dir(aside), 0o755))
+				engine := nativeEngine(t)
+				back := &steps{repo: w.repo, at: at[1], act: func() {
+					info, err := os.Lstat(aside)
+					must(t, err)
+					if info.IsDir() {
+						must(t, os.Mkdir(it, 0o755))
+						return
+					}
+					must(t, os.WriteFile(it, []byte("{}\n"), 0o644))
+				}}
+				away := &steps{repo: w.repo, at: at[0], act: func() { must(t, os.Rename(it, aside)) }}
+				o := w.options(t, engine)
+				o.Observe = func(step string) { away.reached(step); back.reached(step) }
+				r := w.serve(t, o)
+				a := w.ask(t, r.client, api.RunRequest{
+					Command: []string{"sh", "-c", "echo ran; echo x >>" + path + " || echo x >" + path + "/x; cat kept.env"}, PolicyName: "own", Policy: `{"version": 1, "files": {"hide": ["kept.env"]}}`,
+				})
+				end, err := a.end(t)
+				must(t, err)
+				out := a.out.String()
+				if end.Problem == nil || !strings.HasPrefix(end.Problem.Sentence, it+" is not what it was: it was replaced while the session started, which was to ") || end.Problem.Hint != "start the session again" || strings.Contains(out, "ran") {
+					t.Errorf("it ended with %d, %+v, %q", end.Code, end.Problem, out)
+				}
+				r.quiet(t)
+			})
+		}
+	}
+}
+
+// TestUnwatchedIsSaid: where the kernel watches nothing any more for this user,
+// the session is told, and no fact claims what nobody would notice the end of.
+func TestUnwatchedIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.serve(t, w.options(t, nativeEngine(t)))
+	must(t, r.node.guards.Close())
+	a := w.ask(t, r.client, api.RunRequest{Command: []string{"true"}})
+	end, err := a.end(t)
+	must(t, err)
+	if end.Code != 0 || len(end.Notices) != 1 || !strings.Contains(end.Notices[0], "cannot be watched: nobody will say so if a program of the host replaces what is protected") {
+		t.Errorf("it ended with %d, %q", end.Code, end.Notices)
+	}
+	rows, _ := w.kept(t)
+	for _, name := range []string{sandbox.FactPaths, sandbox.FactGit, sandbox.FactSettings} {
+		if !slices.ContainsFunc(rows[0].Enforced, func(f sandbox.Fact) bool {
+			return f.Name == name && f.Strength == sandbox.Weaker && strings.Contains(f.Detail, "cannot be watched")
+		}) {
+			t.Errorf("%s is not weaker in %+v", name, rows[0].Enforced)
+		}
+	}
+	for err, want := range map[error]string{syscall.ENOSPC: "max_user_watches", syscall.EMFILE: "max_user_instances", syscall.EACCES: "permission denied"} {
+		if got := unwatchable(err); !strings.Contains(got, want) {
+			t.Errorf("%v: %q", err, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mojoup/mojoup-node/internal/guardwatch"
@@ -34,8 +36,14 @@ type guard struct {
 	stop     func()
 	saying   sync.WaitGroup
 
+	watched *guardwatch.Watch
+	blind   []guardwatch.Missed // what this machine does not let be watched
+
 	mu    sync.Mutex // guards what follows
 	lines []string
+	begun bool              // the command: until then a loss ends the start
+	early []guardwatch.Lost // before
+	away  []guardwatch.Lost // missing as the watch began, of what an engine makes
 }
 
 // guard begins before the self-check, which finds what was lost earlier.
@@ -46,28 +54,15 @@ func (l *life) guard(ctx context.Context, p prepared) *guard {
 		return g
 	}
 	g.noteModes(p.spec.Protect)
-	var paths []string
-	for _, guarded := range p.spec.Protect {
-		if guarded.Guard == sandbox.Thaw {
-			continue
-		}
-		paths = append(paths, guarded.Path)
-		if guarded.Guard == sandbox.Shelter {
-			paths = append(paths, sandbox.ShelterDir(guarded.Path))
-		}
-	}
 	for _, h := range p.repository.Hide {
 		g.hidden = append(g.hidden, h.Path)
 	}
 	ctx = context.WithoutCancel(ctx)
-	stop, err := l.n.guards.Watch(append(paths, g.hidden...), func(lost guardwatch.Lost) { g.lost(ctx, lost) })
-	if err != nil {
-		l.n.log.Warn("not every protected path is watched", "session", l.id, "err", err)
-	}
+	g.watch(ctx, p.spec)
 	seen := g.watchSockets(ctx, p.spec)
 	g.stop = func() {
 		g.giveBack(ctx)
-		stop()
+		g.watched.Stop()
 		seen()
 	}
 	// A large tree takes a while, and nothing runs in it before the self-check
@@ -80,9 +75,123 @@ func (l *life) guard(ctx context.Context, p prepared) *guard {
 	return g
 }
 
-// lost says at once, and for whoever lists the session, that the host has
-// ended a protection.
+// watch begins to notice what the host takes away. What does not stand any more
+// at this moment is lost already.
+func (g *guard) watch(ctx context.Context, spec sandbox.Spec) {
+	paths, made := slices.Clone(g.hidden), []string(nil)
+	for _, p := range spec.Protect {
+		path := onHost(spec, p.Path)
+		switch {
+		case p.Guard == sandbox.Thaw || path == "":
+		case p.Guard == sandbox.Freeze || p.Guard == sandbox.Pin:
+			paths = append(paths, path)
+		case p.Guard == sandbox.Shelter:
+			made = append(made, path, sandbox.ShelterDir(path))
+		default:
+			made = append(made, path)
+		}
+	}
+	var missed []guardwatch.Missed
+	g.watched, missed = g.l.n.guards.Watch(append(paths, made...), func(lost guardwatch.Lost) { g.lost(ctx, lost) })
+	for _, m := range missed {
+		g.l.n.log.Warn("a protected path is not watched", "session", g.l.id, "path", m.Path, "err", m.Err)
+		gone := guardwatch.Lost{Path: m.Path, At: time.Now(), Gone: true}
+		away := errors.Is(m.Err, fs.ErrNotExist) || errors.Is(m.Err, syscall.ENOTDIR)
+		switch {
+		case !away:
+			g.blind = append(g.blind, m)
+		case slices.Contains(made, m.Path):
+			// What could not be sheltered the engine says. Whether all that it
+			// made still stands is its self-check's to find.
+			g.away = append(g.away, gone)
+		default:
+			g.lost(ctx, gone)
+		}
+	}
+}
+
+// held says which protection was lost before the command has begun, if any was:
+// with words, only one that they name.
+func (g *guard) held(words string) error {
+	if g == nil {
+		return nil
+	}
+	g.watched.Examine()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := g.early
+	if words != "" {
+		all = slices.Concat(all, g.away)
+	}
+	for _, lost := range all {
+		if words != "" && !strings.Contains(words, lost.Path) {
+			continue
+		}
+		to := "protect"
+		if slices.Contains(g.hidden, lost.Path) {
+			to = "hide"
+		}
+		_, err := os.Lstat(lost.Path)
+		return lostWhileStarting(lost.Path, lost.Gone && err != nil, to)
+	}
+	return nil
+}
+
+// begin says what could not be said before the command has begun, and from then
+// on all that is lost at once.
+func (g *guard) begin(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	g.mu.Lock()
+	g.begun = true
+	early := g.early
+	g.mu.Unlock()
+	if len(g.blind) > 0 {
+		var claims []string
+		for _, m := range g.blind {
+			if !slices.Contains(g.hidden, m.Path) {
+				claims = withAll(claims, sandbox.Claims(g.tree.Tree, m.Path))
+			}
+		}
+		first := g.blind[0]
+		line := fmt.Sprintf("warning: %s", g.tree.Short(first.Path))
+		if n := len(g.blind) - 1; n > 0 {
+			line += fmt.Sprintf(" and %d more", n)
+		}
+		g.say(ctx, line+" cannot be watched: nobody will say so if a program of the host replaces what is protected, which ends its protection; "+unwatchable(first.Err), claims)
+	}
+	for _, lost := range early {
+		g.tell(ctx, lost)
+	}
+}
+
+// unwatchable is why, in words, where the kernel's own mislead.
+func unwatchable(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "this user has as many watches of inotify as fs.inotify.max_user_watches allows"
+	case errors.Is(err, syscall.EMFILE):
+		return "this user has as many instances of inotify as fs.inotify.max_user_instances allows, or the node as many open files as it may"
+	}
+	return err.Error()
+}
+
+// lost keeps what the host ended before the command has begun, and tells what
+// it ends later.
 func (g *guard) lost(ctx context.Context, lost guardwatch.Lost) {
+	g.mu.Lock()
+	begun := g.begun
+	if !begun {
+		g.early = append(g.early, lost)
+	}
+	g.mu.Unlock()
+	if begun {
+		g.tell(ctx, lost)
+	}
+}
+
+// tell says at once, and for whoever lists the session, that the host has
+// ended a protection.
+func (g *guard) tell(ctx context.Context, lost guardwatch.Lost) {
 	did, may := "replaced", "change"
 	if lost.Gone {
 		did = "moved or removed"

@@ -59,6 +59,8 @@ type life struct {
 	judged    row        // its push that git is asked about
 	cause     string     // the limit that ended the command, in words
 
+	guarded *guard // once there is a sandbox
+
 	mu    sync.Mutex // guards shown
 	shown api.Session
 }
@@ -167,8 +169,11 @@ func (l *life) carry(ctx context.Context, p prepared) (code int, err error, left
 	if err != nil {
 		return 0, l.goneMeanwhile(cannotStart(err), p, whileStarting), l.sweep(ctx)
 	}
-	wayOut := l.serveWayOut(ctx, p, box)
+	// Before the way out answers: after that answer the self-check looks whether
+	// all stands, and what goes later is noticed.
 	guard := l.guard(ctx, p)
+	l.guarded = guard
+	wayOut := l.serveWayOut(ctx, p, box)
 	told := l.follow(ctx, box)
 	door := l.watchDoor(box)
 	defer func() {
@@ -271,6 +276,7 @@ func (l *life) command(ctx context.Context, p prepared, box sandbox.Sandbox, enf
 	}
 	l.stage("command")
 	l.publish()
+	l.guarded.begin(ctx)
 	forwarded := newPorts(ctx, p.policy.Ports, box)
 	defer forwarded.close()
 	l.inside.Store(&inside{box: box, directory: p.command.Dir, ports: forwarded})

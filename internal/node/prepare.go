@@ -25,6 +25,7 @@ import (
 type prepared struct {
 	repository repo.Repository
 	seen       []sight // of its directories, and of that of the command
+	stood      []stood // what stood where something is to be protected
 	policy     *policy.Effective
 	engine     sandbox.Engine
 	sandboxed  bool
@@ -242,6 +243,7 @@ func (l *life) planSandbox(ctx context.Context, home string, p *prepared) (err e
 	}
 	p.spec, p.facts = made.Spec, made.Facts
 	p.spec.Mounts = append(p.spec.Mounts, l.signInFiles(person.Home)...)
+	p.stood = standing(p.spec, p.repository.Hide)
 	l.has.Store(bound(p.spec)) // before it looks, see reading.go
 	if err := l.apartFromSecrets(ctx, home, p.spec); err != nil {
 		return err

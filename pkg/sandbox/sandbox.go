@@ -62,7 +62,9 @@ type Sandbox interface {
 	// Check attacks the sandbox from inside, sealed exactly as a command will
 	// be, and reports what was found. An error means that the sandbox does
 	// not hold and must not be used. The listener must be served meanwhile:
-	// the check asks the proxy for an answer.
+	// the check asks the proxy for an answer. Whether every protection stands is
+	// looked at after that answer: whoever watches what the host does begins
+	// before serving, and misses nothing.
 	Check(ctx context.Context) (Enforced, error)
 
 	// Exec starts a command inside. It returns once the command's program has

@@ -126,21 +126,88 @@ func (a *attack) device(p string) {
 // nobody here rename or remove: nothing is tried, since a program of the host
 // may put its own file there in this very moment, and that must not go away.
 func (a *attack) pinned(p string) {
-	const attributesAt = 8 // struct statx
 	i := a.statx(p)
 	a.verify = append(a.verify, func(all []child.Finding) string {
 		d := all[i].Data
 		if all[i].Errno != 0 || len(d) < statxSize {
 			return fmt.Sprintf("looking at %s: %v", p, all[i].Errno)
 		}
-		if binary.LittleEndian.Uint64(d[attributesAt:])&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		if !mountRoot(d) {
 			return "nothing keeps " + p + " from being renamed"
 		}
 		return ""
 	})
 }
 
+// standing looks whether something is still mounted on every protected path, and
+// whether that is what the host has there. The kernel takes a mount away as soon as
+// somebody outside replaces what it stands on, and may have before anybody watched
+// for that: so these are the last attempts, after the proxy's answer.
+func (a *attack) standing(s sandbox.Spec) {
+	for _, p := range s.Protect {
+		m := covering(s.Mounts, p.Path)
+		if p.Guard == sandbox.Thaw || m == nil || m.Kind != sandbox.Bind {
+			continue
+		}
+		on := path.Join(m.Source, p.Path[len(m.Target):])
+		a.still(p.Path, on)
+		if p.Guard == sandbox.Shelter {
+			a.still(sandbox.ShelterDir(p.Path), sandbox.ShelterDir(on))
+		}
+	}
+}
+
+// covers looks likewise at what hides something of the host's.
+func (a *attack) covers(s sandbox.Spec) {
+	for _, m := range s.Mounts {
+		if m.Optional || m.Kind != sandbox.Scratch && m.Kind != sandbox.Text {
+			continue
+		}
+		if under := covering(s.Mounts, path.Dir(m.Target)); under != nil && under.Kind == sandbox.Bind && under.Access == sandbox.ReadWrite {
+			a.still(m.Target, "")
+		}
+	}
+}
+
+// still wants a mount at exactly this name, of what the host has there.
+func (a *attack) still(p, host string) {
+	i := a.statx(p)
+	a.verify = append(a.verify, func(all []child.Finding) string {
+		d, e := all[i].Data, all[i].Errno
+		lost := "nothing is mounted on " + p + " any more"
+		switch {
+		case e == unix.ENOENT || e == unix.ENOTDIR:
+			return lost
+		case e != 0 || len(d) < statxSize: // as without the right to look: that ends no mount
+			return ""
+		case !mountRoot(d):
+			return lost
+		}
+		var now unix.Statx_t
+		if host == "" || unix.Statx(unix.AT_FDCWD, host, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO, &now) != nil {
+			return "" // what goes from now on is noticed by whoever watches
+		}
+		if device, inode := identityOf(d); inode != now.Ino || device != unix.Mkdev(now.Dev_major, now.Dev_minor) {
+			return p + " is another one than outside"
+		}
+		return ""
+	})
+}
+
 const statxSize = 256
+
+// mountRoot reads from a struct statx whether something is mounted there.
+func mountRoot(statx []byte) bool {
+	const attributesAt = 8
+	return binary.LittleEndian.Uint64(statx[attributesAt:])&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// identityOf reads from a struct statx which one it is.
+func identityOf(statx []byte) (device, inode uint64) {
+	const inodeAt, majorAt, minorAt = 32, 136, 140
+	major, minor := binary.LittleEndian.Uint32(statx[majorAt:]), binary.LittleEndian.Uint32(statx[minorAt:])
+	return unix.Mkdev(major, minor), binary.LittleEndian.Uint64(statx[inodeAt:])
+}
 
 func (a *attack) statx(p string) int {
 	return a.call(unix.SYS_STATX, num(cwd), child.Path(p), num(unix.AT_SYMLINK_NOFOLLOW), num(unix.STATX_BASIC_STATS), child.Buffer(statxSize))
@@ -171,15 +238,13 @@ func (a *attack) writable(p, name string) {
 // same wants the directory with this device and number: the one that was
 // looked at on the host, and not another put in its place.
 func (a *attack) same(c sandbox.Check) {
-	const inodeAt, majorAt, minorAt = 32, 136, 140 // struct statx
 	i := a.statx(c.Path)
 	a.verify = append(a.verify, func(all []child.Finding) string {
 		d := all[i].Data
 		if all[i].Errno != 0 || len(d) < statxSize {
 			return fmt.Sprintf("looking at %s: %v", c.Path, all[i].Errno)
 		}
-		device := unix.Mkdev(binary.LittleEndian.Uint32(d[majorAt:]), binary.LittleEndian.Uint32(d[minorAt:]))
-		if inode := binary.LittleEndian.Uint64(d[inodeAt:]); inode != c.Inode || device != c.Device {
+		if device, inode := identityOf(d); inode != c.Inode || device != c.Device {
 			return fmt.Sprintf("%s is another directory than outside", c.Path)
 		}
 		return ""

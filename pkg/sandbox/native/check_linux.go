@@ -123,6 +123,8 @@ func attacks(s sandbox.Spec, own func(*attack)) *attack {
 	a.spec(s)
 	own(a)
 	listen()
+	a.standing(s)
+	a.covers(s)
 	return a
 }
 

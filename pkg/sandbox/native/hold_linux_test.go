@@ -138,3 +138,29 @@ func TestProtectedInParts(t *testing.T) {
 		t.Errorf("inside: %s", out)
 	}
 }
+
+// TestLostBeforeAnyoneWatched: what the host replaces once a sandbox stands has no
+// mount on it any more. The look at that comes after the way out has answered, so
+// that whoever watches the host begins before it.
+func TestLostBeforeAnyoneWatched(t *testing.T) {
+	for _, name := range []string{"frozen", "pinned", "hidden", "held"} {
+		w := newWorld(t)
+		in := func(p string) string { return filepath.Join(w.repo, p) }
+		w.write("frozen", "x")
+		w.write("hidden", "x")
+		check(t, os.Mkdir(in("pinned"), 0o755))
+		spec := w.spec()
+		spec.Protect = []sandbox.Protection{{Path: in("frozen"), Guard: sandbox.Freeze}, {Path: in("pinned"), Guard: sandbox.Pin}, {Path: in("held"), Guard: sandbox.HoldDir}}
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Kind: sandbox.Text, Target: in("hidden")})
+		b, err := engine(t).Prepare(soon(t), spec)
+		check(t, err)
+		check(t, os.Rename(in(name), in("away")))
+		check(t, os.Mkdir(in(name), 0o755))
+		go serve(b.Listener())
+		if _, err := b.Check(soon(t)); err == nil || !strings.Contains(err.Error(), "nothing is mounted on "+in(name)+" any more") {
+			t.Errorf("%s: %v", name, err)
+		}
+		check(t, b.Listener().Close())
+		check(t, b.Remove(soon(t)))
+	}
+}

@@ -205,6 +205,7 @@ func joinedAttacks(s sandbox.Spec) *attack {
 	a.reaches(at)
 	a.joined()
 	a.spec(s)
+	a.standing(s)
 	return a
 }
 
