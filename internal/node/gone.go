@@ -52,19 +52,23 @@ func vanished(seen []sight, while string) error {
 // protected, is not there any more. What was missing then is held by something
 // that the engine makes.
 func unprotected(spec sandbox.Spec) error {
-	for _, p := range spec.Protect {
-		if p.Guard != sandbox.Freeze && p.Guard != sandbox.Pin {
-			continue
-		}
-		path := onHost(spec, p.Path)
-		if path == "" {
-			continue
-		}
+	for _, path := range frozen(spec) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return lostWhileStarting(path, true, "protect")
 		}
 	}
 	return nil
+}
+
+// frozen are the paths of the host that were there when a plan was made, and are to
+// be protected.
+func frozen(spec sandbox.Spec) (paths []string) {
+	for _, p := range spec.Protect {
+		if path := onHost(spec, p.Path); path != "" && (p.Guard == sandbox.Freeze || p.Guard == sandbox.Pin) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // A stood is a path of the host as it was when a plan was made that protects it.
@@ -81,10 +85,8 @@ func standing(spec sandbox.Spec, hidden []repo.Hidden) (all []stood) {
 		was, _ := guardwatch.Look(path)
 		all = append(all, stood{path, to, was})
 	}
-	for _, p := range spec.Protect {
-		if path := onHost(spec, p.Path); path != "" && (p.Guard == sandbox.Freeze || p.Guard == sandbox.Pin) {
-			note(path, "protect")
-		}
+	for _, path := range frozen(spec) {
+		note(path, "protect")
 	}
 	for _, h := range hidden {
 		note(h.Path, "hide")
