@@ -47,8 +47,8 @@ var errNotThere = errors.New("there is no such program, or only where a session 
 // said counts for five minutes.
 func (n *Node) signInCommand(ctx context.Context, home string, argv []string) (secrets.Value, bool, error) {
 	path := n.commandPath(home)
-	ref, ok := signInReference(path, argv)
-	if !ok || searchpath.Leads(searchpath.Find(path, argv[0]), home, n.writable()...) { // apartFromSecrets says so
+	ref, program := signInReference(path, argv)
+	if program == "" || searchpath.Leads(program, home, n.writable()...) { // apartFromSecrets says so
 		return secrets.Value{}, false, errNotThere
 	}
 	v, err := n.read(ctx, ref, home, source.Reader{Cache: &n.commands, Path: path})
@@ -67,30 +67,29 @@ func (n *Node) commandPath(home string) string {
 	return cmp.Or(searchpath.Outside(os.Getenv("PATH"), home, n.writable()...), "/usr/bin:/bin")
 }
 
-// signInReference is the command, with its program by an absolute path, or
-// false where there is none.
-func signInReference(path string, argv []string) (source.Reference, bool) {
-	program := searchpath.Find(path, argv[0])
-	if program == "" {
-		return source.Reference{}, false
+// signInReference is the command, with its program by an absolute path, which is
+// "" where there is none.
+func signInReference(path string, argv []string) (ref source.Reference, program string) {
+	if program = searchpath.Find(path, argv[0]); program == "" {
+		return ref, ""
 	}
 	line := "cd / && exec " + fault.Quoted(program)
 	for _, w := range argv[1:] {
 		line += " " + fault.Quoted(w)
 	}
-	return source.Reference{Kind: source.Command, At: line}, true
+	return source.Reference{Kind: source.Command, At: line}, program
 }
 
 // signInCommands are those by which sign-ins could be given to sessions, by
 // tool.
 func (n *Node) signInCommands(home string) map[string]source.Reference {
-	out := map[string]source.Reference{}
+	out, path := map[string]source.Reference{}, n.commandPath(home)
 	for _, tool := range n.signInTools(home) {
 		for _, p := range tool.Places {
 			if len(p.Command) == 0 || n.signInMode(tool) == signin.Off {
 				continue
 			}
-			if ref, ok := signInReference(n.commandPath(home), p.Command); ok {
+			if ref, program := signInReference(path, p.Command); program != "" {
 				out[tool.Name] = ref
 			}
 		}
