@@ -120,7 +120,7 @@ func (n *Node) RemoveSecret(ctx context.Context, c console.Caller, name string) 
 	if at := slices.IndexFunc(own, func(e vault.Entry) bool { return e.Name == name }); at >= 0 {
 		out.SetBy = setBy(name, own[at].Source, own[at].Binding)
 	}
-	had := n.holders(c.UID, name) // before each of them can find out by itself
+	had := n.holders(c.UID, name, func(*life) bool { return true }) // before each of them can find out by itself
 	err = n.vault.Remove(ctx, c.UID, name)
 	switch {
 	case errors.Is(err, vault.ErrNotFound):

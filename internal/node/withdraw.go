@@ -140,7 +140,7 @@ func (l *life) reviewKey(ctx context.Context, name string) error {
 		return err
 	}
 	was := l.keys.sources()[name]
-	defer l.tellRebound(ctx, e, l.keys.ring.Binds(name, e.Binding.WithDefaults()), l.keys.ring.Lost(name))
+	defer l.tellRebound(ctx, e, l.keys.ring.Binds(name, e.Binding), l.keys.ring.Lost(name))
 	replace := func() error { return l.keys.ring.Replace(name, v, e.Binding) } // each session wipes its own at its end
 	l.keys.keep(name, e.Source, true)
 	if e.Source.Kind == source.Store {
@@ -220,13 +220,7 @@ func (k *keys) leads(hosts []string) bool {
 // otherwise are the ids of the sessions that have the secret of that name, bound in
 // another way.
 func (n *Node) otherwise(uid int, name string, b secrets.Binding) (ids []string) {
-	for _, l := range n.sessionsOf(uid) {
-		if l.keys.owns(name) && !l.keys.ring.Lost(name) && !l.keys.ring.Binds(name, b.WithDefaults()) {
-			ids = append(ids, string(l.id))
-		}
-	}
-	slices.Sort(ids)
-	return ids
+	return n.holders(uid, name, func(l *life) bool { return !l.keys.ring.Binds(name, b) })
 }
 
 // sessionsOf are those of a person that run.
@@ -241,10 +235,11 @@ func (n *Node) sessionsOf(uid int) (theirs []*life) {
 	return theirs
 }
 
-// holders are the ids of the sessions that have the secret of that name.
-func (n *Node) holders(uid int, name string) (ids []string) {
+// holders are the ids of the sessions that have the secret of that name, those that
+// only lets pass.
+func (n *Node) holders(uid int, name string, only func(*life) bool) (ids []string) {
 	for _, l := range n.sessionsOf(uid) {
-		if l.keys.owns(name) && !l.keys.ring.Lost(name) {
+		if l.keys.owns(name) && !l.keys.ring.Lost(name) && only(l) {
 			ids = append(ids, string(l.id))
 		}
 	}

@@ -61,10 +61,11 @@ func (h *held) rebind(b *bound) {
 	}
 }
 
-// Binds reports whether the key of that name is bound so.
+// Binds reports whether the key of that name is bound so, with the usual headers
+// where b names no place.
 func (r *Ring) Binds(name string, b Binding) bool {
 	h := r.state.Load().named(name)
-	return h != nil && h.bound.text.equal(b)
+	return h != nil && h.bound.text.equal(b.WithDefaults())
 }
 
 // Binding is where the key of that name may go, as it is bound now; nothing where
